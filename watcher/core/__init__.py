@@ -1,0 +1,1 @@
+"""Pure rules: what can happen in a session, what follows, and why. Standard library only."""
