@@ -1,0 +1,1 @@
+"""The kinds of evidence by which `core.redact` finds secrets."""
