@@ -1,0 +1,226 @@
+"""The title decision as a table: which guard decides, in which order, and what would change it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from watcher.core.decisions import Act, Decision, Skip, WaitUntil
+from watcher.core.events import AssistantSaid, SnapshotTaken, TitleSet, TitleSource, UserSaid
+from watcher.core.generation import Kind
+from watcher.core.policy import (
+    OurTitle,
+    TitleFacts,
+    TitleRules,
+    decide_backfill,
+    decide_title,
+    decide_title_on_request,
+    explain_title,
+    heal_wanted,
+    reanchor_wanted,
+)
+from watcher.core.reasons import Reason
+from watcher.core.session import SessionState, fold
+
+NOW = 1_800_000_000.0
+GUARD_ORDER = (
+    "unsafe_file",
+    "unsupported_version",
+    "title_present",
+    "in_flight",
+    "attempts_exhausted",
+    "not_interactive",
+    "disabled",
+    "paused",
+    "no_fast_model",
+    "budget_exhausted",
+    "left_to_qwen",
+    "empty_history",
+    "nothing_new",
+    "working",
+)
+
+
+class Story:
+    """Builds a state event by event, each chained to the one before."""
+
+    def __init__(self) -> None:
+        self.state = SessionState()
+        self._count = 0
+        self._offset = 0
+
+    def add(self, kind: type, *, size: int = 100, **fields: object) -> Story:
+        self._count += 1
+        event = kind(
+            uuid=f"u{self._count}",
+            parent=self.state.leaf,
+            session_id="s",
+            at=NOW - 60,
+            cwd="/p",
+            version="0.24.4",
+            offset=self._offset,
+            end=self._offset + size,
+            **fields,
+        )
+        self._offset += size
+        self.state = fold(self.state, event)
+        return self
+
+    def turn(self, *, visible: bool = True, calls: tuple[str, ...] = ()) -> Story:
+        return self.add(UserSaid).add(SnapshotTaken).add(AssistantSaid, visible=visible, calls=calls)
+
+    def title(self, text: str, source: TitleSource | None) -> Story:
+        return self.add(TitleSet, title=text, source=source)
+
+    @property
+    def size(self) -> int:
+        return self._offset
+
+
+def facts(state: SessionState | None = None, **changes: object) -> TitleFacts:
+    base = TitleFacts(state=state or Story().turn().state, still_since=NOW - 30, model="m", calls_left=9)
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+AUTO, MANUAL = TitleSource.AUTO, TitleSource.MANUAL
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (facts(), Act(Kind.TITLE)),
+        (facts(unsafe="a FIFO"), Skip(Reason.UNSAFE_FILE, "a FIFO")),
+        (facts(unsupported="0.15.10"), Skip(Reason.UNSUPPORTED_VERSION, "0.15.10")),
+        (facts(Story().turn().title("x", AUTO).state), Reason.TITLE_PRESENT),
+        (facts(Story().turn().title("x", MANUAL).state), Reason.MANUAL_TITLE),
+        (facts(Story().turn().title("x", None).state), Reason.MANUAL_TITLE),
+        (facts(Story().turn().title("", MANUAL).state), Reason.MANUAL_TITLE),
+        (facts(Story().turn().title("x", MANUAL).title("y", AUTO).state), Reason.MANUAL_TITLE),
+        (facts(dismissed=True), Reason.MANUAL_TITLE),
+        (facts(in_flight=True), Reason.IN_FLIGHT),
+        (facts(attempts=3), Reason.ATTEMPTS_EXHAUSTED),
+        (facts(interactive=False), Reason.NOT_INTERACTIVE),
+        (facts(interactive=False, rules=TitleRules(all_sessions=True)), Act(Kind.TITLE)),
+        (facts(disabled_by="settings env"), Skip(Reason.DISABLED, "settings env")),
+        (facts(paused="until 12:00"), WaitUntil(None, Reason.PAUSED, "until 12:00")),
+        (facts(model="", model_missing="no fastModel is set"), Skip(Reason.NO_FAST_MODEL, "no fastModel is set")),
+        (facts(calls_left=0), Reason.BUDGET_EXHAUSTED),
+        (facts(owner_titles=True, owned=True), Reason.LEFT_TO_QWEN),
+        (facts(owner_titles=True, owned=False), Act(Kind.TITLE)),
+        (facts(Story().turn().turn().turn().state, owner_titles=True, owned=True), Act(Kind.TITLE)),
+        (facts(SessionState()), Reason.EMPTY_HISTORY),
+        (facts(Story().turn(visible=False).state), Reason.EMPTY_HISTORY),
+        (facts(moved=False), Reason.NOTHING_NEW),
+        (facts(attempted_turn="u1"), Reason.NOTHING_NEW),
+        (facts(Story().turn().turn().state, attempted_turn="u1"), Act(Kind.TITLE)),
+        (facts(still_since=NOW - 5), WaitUntil(NOW + 3, Reason.WORKING, "still for less than 8 s")),
+        (facts(Story().turn(calls=("c",)).state, owned=True), Reason.WORKING),
+        (facts(Story().turn(calls=("c",)).state, owned=False, owner_known=True), Act(Kind.TITLE)),
+        (facts(Story().turn(calls=("c",)).state, owned=False), Reason.WORKING),
+        (facts(Story().turn().add(UserSaid).state, owned=True), Reason.WORKING),
+    ],
+)
+def test_the_first_guard_that_does_not_pass_decides(given: TitleFacts, expected: Decision | Reason) -> None:
+    """Each guard alone stops an otherwise ready session, with its own reason."""
+    decision = decide_title(given, NOW)
+    if isinstance(expected, Reason):
+        assert isinstance(decision, Skip | WaitUntil)
+        assert decision.reason is expected
+    else:
+        assert decision == expected
+
+
+def test_guards_stand_in_the_documented_order() -> None:
+    """`why` shows the guards in the order of design 6, whatever decides."""
+    assert tuple(guard.name for guard in explain_title(facts(), NOW)) == GUARD_ORDER
+
+
+def test_every_earlier_guard_outranks_every_later_one() -> None:
+    """With several obstacles at once, the one earlier in the order is named."""
+    obstacles: list[dict[str, object]] = [
+        {"unsafe": "x"},
+        {"unsupported": "x"},
+        {"state": Story().turn().title("x", AUTO).state},
+        {"in_flight": True},
+        {"attempts": 3},
+        {"interactive": False},
+        {"disabled_by": "x"},
+        {"paused": "x"},
+        {"model": ""},
+        {"calls_left": 0},
+        {"owner_titles": True, "owned": True},
+    ]
+    for first in range(len(obstacles)):
+        changes = {key: value for each in obstacles[first:] for key, value in each.items()}
+        decision = decide_title(replace(facts(), **changes), NOW)  # type: ignore[arg-type]
+        assert isinstance(decision, Skip | WaitUntil)
+        assert decision.reason.value == GUARD_ORDER[first]
+
+
+def test_a_turn_of_an_unknown_owner_ends_by_long_stillness() -> None:
+    """Without any sign of an owner, ten still minutes end a turn; nothing shorter does."""
+    state = Story().turn(calls=("c",)).state
+    assert isinstance(decide_title(facts(state, still_since=NOW - 599), NOW), WaitUntil)
+    assert decide_title(facts(state, still_since=NOW - 600), NOW) == Act(Kind.TITLE)
+
+
+def test_a_title_on_request_ignores_switches_but_not_a_running_turn() -> None:
+    """`title S --auto` passes titles, switches, pause and attempts; it stops at a turn of a live owner and the
+    budget.
+    """
+    state = Story().turn().title("mine", MANUAL).state
+    asked = facts(state, disabled_by="env", paused="x", attempts=9, interactive=False, moved=False)
+    assert decide_title_on_request(asked, NOW) == Act(Kind.TITLE)
+    running = facts(Story().turn().add(UserSaid).state, owned=True)
+    assert decide_title_on_request(running, NOW) == WaitUntil(None, Reason.WORKING, "a turn is running")
+    assert decide_title_on_request(facts(calls_left=0), NOW) == Skip(Reason.BUDGET_EXHAUSTED, "no calls left today")
+
+
+def test_backfill_takes_old_sessions_and_obeys_every_switch() -> None:
+    """Age and stillness do not stop `backfill`; a switch does."""
+    assert decide_backfill(facts(moved=False), NOW) == Act(Kind.TITLE)
+    assert decide_backfill(facts(moved=False, disabled_by="env"), NOW) == Skip(Reason.DISABLED, "env")
+
+
+def ours(title: str, *uuids: str, offset: int = 0) -> tuple[OurTitle, ...]:
+    return (OurTitle(title, AUTO, frozenset(uuids), offset),)
+
+
+def test_our_old_title_brought_back_over_a_manual_one_is_healed() -> None:
+    """auto (ours), manual, auto again with the same text: the manual one is wanted last (promise 2)."""
+    state = Story().turn().title("Ours", AUTO).title("Mine", MANUAL).title("Ours", AUTO).state
+    run = heal_wanted(state, ours("Ours", "u4", offset=state.titles[0].first_offset))
+    assert run is not None
+    assert run.title == "Mine"
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        Story().turn().title("Ours", AUTO).state,
+        Story().turn().title("Ours", AUTO).title("Mine", MANUAL).state,
+        Story().turn().title("Mine", MANUAL).title("Ours", AUTO).state,
+        Story().turn().title("Ours", AUTO).title("Mine", MANUAL).title("Theirs", AUTO).state,
+        Story().turn().title("Ours", AUTO).title("Mine", MANUAL).title("Ours", MANUAL).state,
+    ],
+)
+def test_nothing_else_is_healed(state: SessionState) -> None:
+    """Foreign titles, the user's own words and a manual title from before ours stay as they are."""
+    first = next((run.first_offset for run in state.titles if run.title == "Ours"), 0)
+    assert heal_wanted(state, ours("Ours", "u4", offset=first)) is None
+
+
+def test_our_title_is_wanted_again_only_when_no_window_shows_it() -> None:
+    """Outside the first and last 64 KiB: yes; in either, or written by somebody else: no."""
+    middle = Story().turn().add(AssistantSaid, size=70_000, visible=True).title("Ours", AUTO)
+    uuid = middle.state.titles[-1].last_uuid
+    drifted = middle.add(AssistantSaid, size=70_000, visible=True)
+    assert reanchor_wanted(drifted.state, drifted.size, ours("Ours", uuid)) is not None
+    assert reanchor_wanted(drifted.state, drifted.size, ours("Ours", "other")) is None
+    fresh = Story().turn().add(AssistantSaid, size=70_000, visible=True).title("Ours", AUTO)
+    assert reanchor_wanted(fresh.state, fresh.size, ours("Ours", uuid)) is None
+    head = Story().turn().title("Ours", AUTO)
+    uuid = head.state.titles[-1].last_uuid
+    head.add(AssistantSaid, size=200_000, visible=True)
+    assert reanchor_wanted(head.state, head.size, ours("Ours", uuid)) is None

@@ -1,0 +1,1 @@
+"""One outside thing a module: files, processes, model servers, the state database."""

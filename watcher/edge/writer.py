@@ -1,0 +1,374 @@
+"""The guarded append: the only code that writes to a session file (contract 4.4, design 8).
+
+    lock → check the file → read all of it → decide again → nothing moved? → one write → read back → correct → mtime
+
+No existing byte is ever changed, nothing is created, and when in doubt nothing is written.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from watcher.core.reasons import Reason
+from watcher.core.session import SessionState
+from watcher.core.writing import (
+    Clean,
+    Declined,
+    Failed,
+    Payload,
+    SessionFile,
+    TitleLine,
+    WriteOutcome,
+    Written,
+    judge,
+)
+from watcher.edge.files import Files, FileStat
+from watcher.qwen.contract import session_id_of
+from watcher.qwen.reading import Reading, events_of, read_state
+from watcher.qwen.records import encode_recap, encode_title
+
+READ_WINDOW_BYTES: Final = 64 * 1024 * 1024
+"""Decisions look at the whole file, at most at its last 64 MiB (design 6)."""
+MAX_ROUNDS: Final = 6
+"""How often a write starts over because the file grew before it."""
+MAX_CORRECTIONS: Final = 3
+LOCK_TRIES: Final = 100
+LOCK_PAUSE_SECONDS: Final = 0.02
+MAX_READ_BACK_BYTES: Final = 64 * 1024 * 1024
+
+SPARE_BYTES: Final = 64 * 1024
+"""Nothing is written to a disk that is this full: a short write would leave a torn line (contract 4.3 j)."""
+
+Decide = Callable[[SessionFile], Payload | Declined]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The file to write to. `blocked` says why nobody may write now (a lease, a daemon), "" when nothing stands
+    there.
+    """
+
+    path: str
+    blocked: Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What is about to be written: enough for the next start to verify a write that was cut off."""
+
+    uuid: str
+    parent: str
+    path: str
+    session_id: str
+    dev: int
+    ino: int
+    offset: int
+    length: int
+    atime_ns: int
+    mtime_ns: int
+    payload: Payload
+
+
+class IntentLog(Protocol):
+    """Where intents are kept.
+
+    `begin` is durable when it returns; it may raise `OSError` to forbid the write. The writer calls `done` for a write
+    that did not happen; after a `Written` the caller does, once it has noted what was written.
+    """
+
+    def begin(self, intent: Intent) -> None: ...
+
+    def done(self, uuid: str) -> None: ...
+
+
+class _Stop(Exception):  # noqa: N818 - not an error: carries an outcome out of the procedure
+    def __init__(self, outcome: Declined | Failed) -> None:
+        super().__init__()
+        self.outcome = outcome
+
+
+class SessionWriter:
+    """Appends one record to one session file at a time."""
+
+    def __init__(
+        self,
+        files: Files,
+        intents: IntentLog,
+        *,
+        clock: Callable[[], float],
+        new_uuid: Callable[[], str],
+        pause: Callable[[float], None],
+        uid: int | None = None,
+    ) -> None:
+        self._files = files
+        self._intents = intents
+        self._clock = clock
+        self._new_uuid = new_uuid
+        self._pause = pause
+        self._uid = os.geteuid() if uid is None else uid
+
+    def append(self, target: Target, decide: Decide, known: Reading | None = None) -> WriteOutcome:
+        """Write what `decide` returns for the file as it is now, and see to it that it did no harm.
+
+        `known` is an earlier reading of the same file; only what came after it is read again. `decide` may be called
+        several times. Every expected failure is a value; nothing of it raises.
+        """
+        blocked = target.blocked()
+        if blocked:
+            return Declined(Reason.LOCKED, blocked)
+        try:
+            fd = self._files.open_append(target.path)
+        except OSError as error:
+            return _refusal(error)
+        try:
+            return self._append_locked(target, fd, decide, known)
+        except _Stop as stop:
+            return stop.outcome
+        except OSError as error:
+            return Failed(Reason.UNSAFE_FILE, _words(error))
+        finally:
+            self._files.close(fd)
+
+    def _append_locked(self, target: Target, fd: int, decide: Decide, known: Reading | None) -> WriteOutcome:
+        self._lock(fd)
+        reader = self._files.open_read(target.path)
+        try:
+            read = known
+            for _ in range(MAX_ROUNDS):
+                before = self._checked_stat(target, fd, reader)
+                read = self._read(reader, before, read)
+                payload = decide(SessionFile(read.state, before.size, before.mtime_ns / 1e9, read.torn_bytes))
+                if isinstance(payload, Declined):
+                    return payload
+                self._check_state(target, read.state)
+                line, intent = self._build(target, before, read, payload)
+                self._intents.begin(intent)
+                blocked = target.blocked()
+                if self._files.room(fd, before.size) < len(line) + SPARE_BYTES:
+                    self._intents.done(intent.uuid)
+                    return Failed(Reason.UNSAFE_FILE, "no space left on the device")
+                after = self._checked_stat(target, fd, reader)
+                if blocked or (after.size, after.mtime_ns) != (before.size, before.mtime_ns):
+                    self._intents.done(intent.uuid)
+                    if blocked:
+                        return Declined(Reason.LOCKED, blocked)
+                    continue
+                return self._write(target, fd, reader, read, line, intent)
+            return Declined(Reason.WORKING, "the file kept growing while it was read")
+        finally:
+            self._files.close(reader)
+
+    def recover(self, target: Target, intent: Intent) -> WriteOutcome:
+        """Finish a write that was cut off by the end of the process: verify it, correct it, restore the mtime.
+
+        Declined when the record never reached the file, or when nobody may write now (`locked`: try again later).
+        """
+        blocked = target.blocked()
+        if blocked:
+            return Declined(Reason.LOCKED, blocked)
+        try:
+            fd = self._files.open_append(target.path)
+        except OSError as error:
+            return _refusal(error)
+        try:
+            self._lock(fd)
+            reader = self._files.open_read(target.path)
+            try:
+                now = self._checked_stat(target, fd, reader)
+                if (now.dev, now.ino) != (intent.dev, intent.ino) or now.size < intent.offset:
+                    return Declined(Reason.NOT_FOUND, "the file was replaced")
+                base = self._read(reader, replace(now, size=intent.offset), None)
+                tail = self._files.read_at(reader, MAX_READ_BACK_BYTES, intent.offset)
+                if intent.uuid.encode() not in tail:
+                    return Declined(Reason.NOT_FOUND, "the record was never written")
+                if not tail.endswith(b"\n"):
+                    # Cut inside our own line: end it, so that the next record of anybody stands on a line of its own.
+                    self._files.write(fd, b"\n")
+                return self._verify(target, fd, reader, base, intent, intent.length)
+            finally:
+                self._files.close(reader)
+        except _Stop as stop:
+            return stop.outcome
+        except OSError as error:
+            return Failed(Reason.UNSAFE_FILE, _words(error))
+        finally:
+            self._files.close(fd)
+
+    # -- before the write ---------------------------------------------------------------------------------------------
+
+    def _lock(self, fd: int) -> None:
+        for _ in range(LOCK_TRIES):
+            if self._files.try_lock(fd):
+                return
+            self._pause(LOCK_PAUSE_SECONDS)
+        raise _Stop(Declined(Reason.LOCKED, "another process of this program is writing to it"))
+
+    def _checked_stat(self, target: Target, fd: int, reader: int) -> FileStat:
+        mine = self._files.fstat(fd)
+        if not stat.S_ISREG(mine.mode):
+            raise _Stop(Declined(Reason.UNSAFE_FILE, "not a regular file"))
+        if mine.uid != self._uid:
+            raise _Stop(Declined(Reason.UNSAFE_FILE, "owned by another user"))
+        if mine.nlink > 1:
+            raise _Stop(Declined(Reason.UNSAFE_FILE, "has a second hard link"))
+        try:
+            named = self._files.lstat(target.path)
+        except FileNotFoundError:
+            raise _Stop(Declined(Reason.NOT_FOUND, "deleted or archived meanwhile")) from None
+        read = self._files.fstat(reader)
+        if len({(each.dev, each.ino) for each in (mine, named, read)}) != 1:
+            raise _Stop(Declined(Reason.NOT_FOUND, "replaced or archived meanwhile"))
+        return mine
+
+    def _read(self, reader: int, now: FileStat, known: Reading | None) -> Reading:
+        return read_state(
+            lambda length, offset: self._files.read_at(reader, length, offset),
+            dev=now.dev,
+            ino=now.ino,
+            size=now.size,
+            window=READ_WINDOW_BYTES,
+            known=known,
+        )
+
+    def _check_state(self, target: Target, state: SessionState) -> None:
+        if state.leaf is None or not state.session_id:
+            raise _Stop(Declined(Reason.UNSAFE_FILE, "no conversation record in it"))
+        if state.mixed_ids:
+            raise _Stop(Declined(Reason.UNSAFE_FILE, "more than one session id in it"))
+        if state.session_id.lower() != (session_id_of(target.path) or "").lower():
+            raise _Stop(Declined(Reason.UNSAFE_FILE, "its session id is not its file name"))
+
+    def _build(self, target: Target, now: FileStat, read: Reading, payload: Payload) -> tuple[bytes, Intent]:
+        uuid = self._new_uuid()
+        parent = read.state.leaf or ""
+        line = self._encode(read.state, payload, uuid, parent)
+        if read.torn_bytes:
+            line = b"\n" + line
+        intent = Intent(
+            uuid,
+            parent,
+            target.path,
+            read.state.session_id,
+            now.dev,
+            now.ino,
+            now.size,
+            len(line),
+            now.atime_ns,
+            now.mtime_ns,
+            payload,
+        )
+        return line, intent
+
+    def _encode(self, state: SessionState, payload: Payload, uuid: str, parent: str) -> bytes:
+        common = {
+            "uuid": uuid,
+            "parent": parent,
+            "session_id": state.session_id,
+            "at": self._clock(),
+            "cwd": state.cwd,
+            "version": state.version,
+        }
+        if isinstance(payload, TitleLine):
+            return encode_title(title=payload.title, source=payload.source, **common)  # type: ignore[arg-type]
+        return encode_recap(text=payload.text, **common)  # type: ignore[arg-type]
+
+    # -- the write and what follows -----------------------------------------------------------------------------------
+
+    def _write(self, target: Target, fd: int, reader: int, read: Reading, line: bytes, intent: Intent) -> WriteOutcome:
+        problem = self._put(fd, line)
+        if problem is not None:
+            # A cut line that was closed is the file's new end; what stood before it keeps its time.
+            self._restore(fd, intent, self._files.fstat(fd).size)
+            self._intents.done(intent.uuid)
+            return problem
+        return self._verify(target, fd, reader, read, intent, len(line))
+
+    def _put(self, fd: int, line: bytes) -> Failed | None:
+        """One `write` of the whole line. A short one is closed with a newline and never continued (contract 4.3 j)."""
+        try:
+            taken = self._files.write(fd, line)
+        except OSError as error:
+            return Failed(Reason.UNSAFE_FILE, _words(error))
+        if taken == len(line):
+            self._sync(fd)
+            return None
+        try:
+            self._files.write(fd, b"\n")
+        except OSError as error:
+            return Failed(Reason.UNSAFE_FILE, f"cut after {taken} bytes: {_words(error)}", "short write, left open")
+        return Failed(Reason.UNSAFE_FILE, f"cut after {taken} bytes: no space left", "short write, closed")
+
+    def _sync(self, fd: int) -> None:
+        try:
+            self._files.sync(fd)
+        except OSError as error:
+            if error.errno not in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
+                raise
+
+    def _verify(self, target: Target, fd: int, reader: int, read: Reading, intent: Intent, length: int) -> WriteOutcome:
+        """Read back from the last whole line before the write, and correct what another writer's bytes made wrong."""
+        ours = {intent.uuid: intent.parent}
+        uuid, parent, payload, written = intent.uuid, intent.parent, intent.payload, length
+        healed = False
+        for corrections in range(MAX_CORRECTIONS + 1):
+            data = self._files.read_at(reader, MAX_READ_BACK_BYTES, read.end)
+            events = events_of(data, read.end)
+            if uuid not in {event.uuid for event in events}:
+                return Failed(Reason.UNSAFE_FILE, "our line is not in the file", "line not found after the write")
+            verdict, state = judge(read.base, events, ours, intent.payload)
+            if isinstance(verdict, Clean):
+                end = intent.offset + written
+                foreign = read.end + len(data) != end
+                if not foreign:
+                    self._restore(fd, intent, end)
+                anomaly = "a second session id appeared" if state.mixed_ids else ""
+                return Written(
+                    uuid,
+                    parent,
+                    intent.offset,
+                    end,
+                    tuple(ours),
+                    corrections,
+                    healed,
+                    foreign=foreign,
+                    cwd=state.cwd,
+                    anomaly=anomaly,
+                )
+            if corrections == MAX_CORRECTIONS or target.blocked():
+                break
+            healed = healed or verdict.payload != payload
+            uuid, parent, payload = self._new_uuid(), verdict.parent, verdict.payload
+            line = self._encode(state, payload, uuid, parent)
+            ours[uuid] = parent
+            problem = self._put(fd, line)
+            if problem is not None:
+                return problem
+            written += len(line)
+        return Failed(Reason.LOCKED, "another writer kept writing behind ours", anomaly="corrections did not settle")
+
+    def _restore(self, fd: int, intent: Intent, size: int) -> None:
+        """Put the mtime back, unless somebody else wrote: then it is theirs, and now (contract 3.6)."""
+        if self._files.fstat(fd).size != size:
+            return
+        self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
+        if self._files.fstat(fd).size != size:
+            self._files.touch_now(fd)
+
+
+def _refusal(error: OSError) -> Declined:
+    if error.errno == errno.ENOENT:
+        return Declined(Reason.NOT_FOUND, "no such file")
+    if error.errno == errno.ELOOP:
+        return Declined(Reason.UNSAFE_FILE, "a symbolic link")
+    if error.errno == errno.ENXIO:
+        return Declined(Reason.UNSAFE_FILE, "a FIFO")
+    return Declined(Reason.UNSAFE_FILE, _words(error))
+
+
+def _words(error: OSError) -> str:
+    return f"cannot write: {os.strerror(error.errno) if error.errno else error}"
