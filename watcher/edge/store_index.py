@@ -1,0 +1,104 @@
+"""The part of the state database that says what each session file was like when it was last read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from watcher.edge.database import Database
+from watcher.edge.store_rows import INDEX_COLUMNS, IndexRow, Stamp, index_of, index_values, split_path, text, unsigned
+
+MAX_MATCHES: Final = 20
+"""An id prefix that matches more sessions than this is too short to be of use."""
+
+
+class FileIndex:
+    """Rows per session file and a digest per directory. Methods raise `StateError`."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def upsert_index(self, rows: Iterable[IndexRow]) -> None:
+        """Keep these rows, one transaction for all."""
+        self.save_scan((), rows)
+
+    def save_scan(
+        self, digests: Iterable[tuple[str, bytes]], rows: Iterable[IndexRow], vanished: Iterable[str] = ()
+    ) -> None:
+        """Keep rows and, in the same transaction, the digests of directories that these rows bring up to date.
+
+        A digest stands for "all rows of this directory are as the files were then": give it only together with the row
+        of every file that the scan named as changed or new, and with the paths that it named as vanished. A row that
+        was read later than the digest does no harm.
+        """
+        marks = ",".join("?" * (INDEX_COLUMNS.count(",") + 1))
+        with self._db.transaction() as db:
+            db.executemany("DELETE FROM files WHERE dir = ? AND name = ?", map(split_path, vanished))
+            db.executemany(
+                f"INSERT OR REPLACE INTO files ({INDEX_COLUMNS}) VALUES ({marks})",  # noqa: S608 - constants
+                map(index_values, rows),
+            )
+            db.executemany(
+                "INSERT OR REPLACE INTO dirs VALUES (?, ?)",
+                ((os.fsencode(directory), digest) for directory, digest in digests),
+            )
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Drop the rows of these files."""
+        self.save_scan((), (), paths)
+
+    def forget_dir(self, directory: str) -> None:
+        """Drop a directory's digest and all its rows."""
+        with self._db.transaction() as db:
+            db.execute("DELETE FROM files WHERE dir = ?", (os.fsencode(directory),))
+            db.execute("DELETE FROM dirs WHERE dir = ?", (os.fsencode(directory),))
+
+    def digests(self) -> dict[str, bytes]:
+        """Directory → digest, as `save_scan` kept them."""
+        return {os.fsdecode(row[0]): row[1] for row in self._db.rows("SELECT dir, digest FROM dirs")}
+
+    def stamps(self, directory: str) -> dict[str, Stamp]:
+        """File name → identity, size and time of the indexed files in this directory."""
+        rows = self._db.rows(
+            "SELECT name, dev, ino, size, mtime_ns FROM files WHERE dir = ?", (os.fsencode(directory),)
+        )
+        return {os.fsdecode(row[0]): Stamp(unsigned(row[1]), unsigned(row[2]), row[3], row[4]) for row in rows}
+
+    def index_for_dir(self, directory: str) -> list[IndexRow]:
+        """The rows of one `chats` directory."""
+        return self._index("WHERE dir = ?", (os.fsencode(directory),))
+
+    def index_rows(self) -> list[IndexRow]:
+        """All rows, in no particular order."""
+        return self._index("", ())
+
+    def newest_index(self, limit: int, *, interactive_only: bool = True, cwd: str | None = None) -> list[IndexRow]:
+        """At most `limit` rows, newest activity first; of one working directory when `cwd` is given."""
+        where = ["interactive = 1"] if interactive_only else ["1"]
+        parameters: list[Any] = []
+        if cwd is not None:
+            where.append("cwd = ?")
+            parameters.append(text(cwd))
+        return self._index(f"WHERE {' AND '.join(where)} ORDER BY last_activity DESC LIMIT ?", (*parameters, limit))
+
+    def index_of_session(self, id_prefix: str) -> list[IndexRow]:
+        """Rows whose session id starts so, at most `MAX_MATCHES`."""
+        low = id_prefix.lower()
+        return self._index(
+            "WHERE session_id >= ? AND session_id < ? ORDER BY session_id LIMIT ?", (low, low + "\x7f", MAX_MATCHES)
+        )
+
+    def index_at(self, path: str) -> IndexRow | None:
+        """The row of one file."""
+        rows = self._index("WHERE dir = ? AND name = ?", split_path(path))
+        return rows[0] if rows else None
+
+    def count_index(self) -> int:
+        """How many files are indexed."""
+        row = self._db.row("SELECT count(*) FROM files")
+        return int(row[0]) if row else 0
+
+    def _index(self, tail: str, parameters: Sequence[Any]) -> list[IndexRow]:
+        rows = self._db.rows(f"SELECT {INDEX_COLUMNS} FROM files {tail}", parameters)  # noqa: S608 - constants
+        return [index_of(row) for row in rows]
