@@ -68,6 +68,11 @@ def socket_path(environ: Mapping[str, str]) -> Path:
     return runtime_dir(environ) / SOCKET_NAME
 
 
+def log_path(environ: Mapping[str, str]) -> Path:
+    """The file of the service's stderr under launchd; the service rotates it itself (`watcher.log.rotate_log`)."""
+    return home_dir(environ) / "Library" / "Logs" / "qwen-watcher.log"
+
+
 def _explicit(environ: Mapping[str, str], variable: str) -> Path | None:
     text = environ.get(variable, "")
     return Path(expand_home(text, home_dir(environ))).absolute() if text else None

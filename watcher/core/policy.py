@@ -98,7 +98,8 @@ def turn_over(
         return None
     if owned:
         return WaitUntil(None, Reason.WORKING, "a turn is running")
-    if owner_known or now >= still_since + ORPHAN_TURN_SECONDS:
+    # A time in the future (the clock was set back) counts as long ago, or the wait would never end.
+    if owner_known or not still_since <= now < still_since + ORPHAN_TURN_SECONDS:
         return None
     return WaitUntil(still_since + ORPHAN_TURN_SECONDS, Reason.WORKING, "a turn seems to run and its owner is unknown")
 
@@ -180,8 +181,9 @@ def _working_row(facts: TitleFacts, now: float) -> Row:
     if running is not None:
         return _row(Reason.WORKING, "a turn is running", ok=False, stop=running)
     due = facts.still_since + facts.rules.settle_seconds
-    detail = "" if now >= due else f"still for less than {facts.rules.settle_seconds:g} s"
-    return _row(Reason.WORKING, detail, ok=now >= due, stop=WaitUntil(due, Reason.WORKING, detail))
+    still = not facts.still_since <= now < due
+    detail = "" if still else f"still for less than {facts.rules.settle_seconds:g} s"
+    return _row(Reason.WORKING, detail, ok=still, stop=WaitUntil(due, Reason.WORKING, detail))
 
 
 def decide_title(facts: TitleFacts, now: float) -> Decision:
@@ -236,7 +238,8 @@ def heal_wanted(state: SessionState, ours: tuple[OurTitle, ...]) -> TitleRun | N
     if last is None or last.source is not TitleSource.AUTO:
         return None
     same = [each for each in ours if each.source is TitleSource.AUTO and each.title == last.title]
-    if not same:
+    if not same or any(last.first_offset - each.offset in (0, 1) for each in same):
+        # The run begins with a record of ours (before which a newline may stand): over a manual title only on request.
         return None
     first = min(each.offset for each in same)
     manual = [run for run in state.titles if run.is_manual and run.last_offset > first]

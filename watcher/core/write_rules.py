@@ -1,8 +1,7 @@
 """What may be appended to a session, decided on what its file holds under the writer's lock.
 
 Each rule takes the file as the writer found it and gives the payload to write or the reason not to. They are asked
-again
-for every write, since the file may have moved on while the model answered.
+again for every write, since the file may have moved on while the model answered.
 """
 
 from __future__ import annotations
@@ -14,6 +13,8 @@ from typing import Final
 from watcher.core.events import TitleSource
 from watcher.core.policy import OurTitle, heal_wanted, reanchor_wanted, title_standing, turn_over
 from watcher.core.reasons import Reason
+from watcher.core.session import SessionState
+from watcher.core.undo import put_back_by_memory
 from watcher.core.writing import Declined, Payload, RecapLine, SessionFile, TitleLine
 
 TORN_QUIET_SECONDS: Final = 30.0
@@ -35,13 +36,13 @@ class Circumstances:
 Rule = Callable[[SessionFile], Payload | Declined]
 
 
-def hindrance(file: SessionFile, circumstances: Circumstances, *, mid_turn_ok: bool = False) -> Declined | None:
+def hindrance(file: SessionFile, circumstances: Circumstances) -> Declined | None:
     """What forbids any append to this file now, None when nothing does."""
     unsupported = circumstances.unsupported(file)
     if unsupported:
         return Declined(Reason.UNSUPPORTED_VERSION, unsupported)
     now = circumstances.now()
-    if file.torn and (circumstances.owned or now < file.mtime + TORN_QUIET_SECONDS):
+    if file.torn and (circumstances.owned or file.mtime <= now < file.mtime + TORN_QUIET_SECONDS):
         return Declined(Reason.WORKING, "its last line is unfinished")
     running = turn_over(
         file.state,
@@ -50,9 +51,14 @@ def hindrance(file: SessionFile, circumstances: Circumstances, *, mid_turn_ok: b
         still_since=file.mtime,
         now=now,
     )
-    if running is not None and not mid_turn_ok:
+    if running is not None:
         return Declined(Reason.WORKING, "a turn is running")
     return None
+
+
+def _torn_name(file: SessionFile) -> Declined | None:
+    """A name on a line that was cut off is what the picker shows, and by its missing source the user's (vector T09)."""
+    return Declined(Reason.MANUAL_TITLE, "a name stands on a line that was cut off") if file.torn_title else None
 
 
 def automatic_title(title: str, circumstances: Circumstances) -> Rule:
@@ -62,7 +68,7 @@ def automatic_title(title: str, circumstances: Circumstances) -> Rule:
         standing = title_standing(file.state)
         if standing is not None:
             return Declined(*standing)
-        return hindrance(file, circumstances) or TitleLine(title, TitleSource.AUTO)
+        return _torn_name(file) or hindrance(file, circumstances) or TitleLine(title, TitleSource.AUTO)
 
     return rule
 
@@ -90,6 +96,23 @@ def given_title(title: str, source: TitleSource, circumstances: Circumstances) -
     return rule
 
 
+def kept_title(
+    title: str, source: TitleSource, given_at: int, ours: frozenset[str], circumstances: Circumstances
+) -> Rule:
+    """A title that the user gave at this offset while a CLI held another one: put last again once nobody owns the
+    session, unless somebody has named it since (design 4).
+    """
+
+    def rule(file: SessionFile) -> Payload | Declined:
+        if circumstances.owned:
+            return Declined(Reason.WORKING, "its owner lives")
+        if not put_back_by_memory(file.state.titles, ours, title, source, given_at):
+            return Declined(Reason.NOTHING_NEW, "it stands, or another name was given since")
+        return hindrance(file, circumstances) or TitleLine(title, source)
+
+    return rule
+
+
 @dataclass(frozen=True, slots=True)
 class RecapBasis:
     """What a recap was made of: the newest prompt, and the session's moves (None: not known any more, after a
@@ -103,19 +126,31 @@ class RecapBasis:
 def recap(
     text: str, basis: RecapBasis, circumstances: Circumstances, *, still_seconds: float = RECAP_STILL_SECONDS
 ) -> Rule:
-    """A recap of the session as it was at `basis`; dropped when the session moved on."""
+    """A recap of the session as it was at `basis`; dropped when the session moved on, or has got another one since."""
 
     def rule(file: SessionFile) -> Payload | Declined:
         state = file.state
-        moved = state.turn != basis.turn or (basis.moves is not None and state.moves != basis.moves)
-        if moved or state.chain.contains_on_active(basis.turn) is False:
+        counted = basis.moves is not None and not state.partial
+        if state.turn != basis.turn or (counted and state.moves != basis.moves):
             return Declined(Reason.NOTHING_NEW, "the session moved on since the recap was made")
+        if state.chain.contains_on_active(basis.turn) is False:
+            return Declined(Reason.NOTHING_NEW, "the session moved on since the recap was made")
+        if _recapped(state):
+            return Declined(Reason.NOTHING_NEW, "another recap stands behind the last turn")
         hindered = hindrance(file, circumstances)
-        if hindered is None and circumstances.now() < file.mtime + still_seconds:
+        if hindered is None and file.mtime <= circumstances.now() < file.mtime + still_seconds:
             return Declined(Reason.WORKING, "the file is not still yet")
         return hindered or RecapLine(text)
 
     return rule
+
+
+def _recapped(state: SessionState) -> bool:
+    """Whether a recap stands on the active chain behind all that was said."""
+    if state.recap is None or not state.user_turns or state.turns_since_recap:
+        return False
+    at, last = state.recap.at, state.last_activity_at
+    return at is None or last is None or at >= last
 
 
 def healed_title(ours: tuple[OurTitle, ...], circumstances: Circumstances) -> Rule:
@@ -127,7 +162,7 @@ def healed_title(ours: tuple[OurTitle, ...], circumstances: Circumstances) -> Ru
         run = heal_wanted(file.state, ours)
         if run is None:
             return Declined(Reason.NOTHING_NEW, "nothing to heal")
-        return hindrance(file, circumstances) or TitleLine(run.title, TitleSource.MANUAL)
+        return _torn_name(file) or hindrance(file, circumstances) or TitleLine(run.title, TitleSource.MANUAL)
 
     return rule
 
@@ -139,6 +174,6 @@ def title_again(ours: tuple[OurTitle, ...], circumstances: Circumstances) -> Rul
         run = reanchor_wanted(file.state, file.size, ours)
         if run is None or run.source is None:
             return Declined(Reason.NOTHING_NEW, "the title is in sight")
-        return hindrance(file, circumstances) or TitleLine(run.title, run.source)
+        return _torn_name(file) or hindrance(file, circumstances) or TitleLine(run.title, run.source)
 
     return rule

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from watcher.core.events import Event, TitleSet, TitleSource
 from watcher.core.reasons import Reason
@@ -33,13 +34,16 @@ Payload = TitleLine | RecapLine
 class SessionFile:
     """What the writer found under its lock: the state of the whole file and how its end looks.
 
-    `torn` counts the bytes behind the last newline; they may be a record that is being written right now.
+    `torn` counts the bytes behind the last newline; they may be a record that is being written right now. `torn_title`
+    is the title that the picker shows although its line is no whole record, "" when there is none: a name that somebody
+    gave and that was cut off (contract 3.1).
     """
 
     state: SessionState
     size: int
     mtime: float
     torn: int = 0
+    torn_title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +53,7 @@ class Written:
     `uuid` is the record that carries the text now (after a repair: the repair record), `uuids` are all records written.
     `repairs` counts corrective records, `healed` tells that a title which landed in between was put last again.
     `foreign` tells that another writer's bytes were seen beside ours. `anomaly` is non-empty when the verification
-    found
-    something that must not happen; it feeds the brake (design promise 6).
+    found something that must not happen; it feeds the brake (design promise 6).
     """
 
     uuid: str
@@ -75,7 +78,7 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The attempt to write failed; at most a lone newline was left behind. `anomaly` as in `Written`."""
+    """The attempt to write failed. `anomaly` as in `Written`: non-empty when anything of ours was left behind."""
 
     reason: Reason
     detail: str
@@ -83,6 +86,54 @@ class Failed:
 
 
 WriteOutcome = Written | Declined | Failed
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The file to write to. `blocked` says why nobody may write now (a lease, a daemon), "" when nothing stands
+    there; `leased` is the part of it that costs next to nothing, and is asked directly before the write.
+
+    `label` is the caller's own word for this write; it comes back in the intent.
+    """
+
+    path: str
+    blocked: Callable[[], str]
+    leased: Callable[[], str] = lambda: ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What is about to be written: enough for the next start to verify a write that was cut off.
+
+    `line` is all that goes into the one write, at `offset`: a newline before it where a torn line had to be ended.
+    """
+
+    uuid: str
+    parent: str
+    path: str
+    session_id: str
+    dev: int
+    ino: int
+    offset: int
+    line: bytes
+    atime_ns: int
+    mtime_ns: int
+    payload: Payload
+    label: str = ""
+
+
+class IntentLog(Protocol):
+    """Where intents are kept.
+
+    `begin` is durable when it returns; it may raise `OSError` to forbid the write. The writer calls `done` for a write
+    that did not happen; after a `Written` the caller does, once it has noted what was written. An intent that is left
+    open is one that `recover` must look at: a line that could not be read back, corrected, or ended.
+    """
+
+    def begin(self, intent: Intent) -> None: ...
+
+    def done(self, uuid: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +155,19 @@ def judge(
     """What the bytes behind a write mean (contract 4.4, steps 6 and 7; design promise 2), and the state after them.
 
     `base` is the state that the write was decided on, `since` every event behind it, ours included; `ours` maps the
-    uuid
-    of each record that we wrote to its parent. Two things need a correction: our record is the last conversation record
-    although another writer's stands before it, which its parent does not know; or a title that another writer gave in
-    between is hidden behind ours.
+    uuid of each record that we wrote to its parent. Two things need a correction: our record is the last conversation
+    record although another writer's stands before it, which its parent does not know; or a title that another writer
+    gave in between is hidden behind ours. A copy of the title that stood there before, which a running CLI writes from
+    its memory (contract 3.3), is nothing that anybody gave.
     """
     state = foreign = base
+    before = None if base.title is None else (base.title.title, base.title.source)
     rival: TitleSet | None = None
     for event in since:
         state = fold(state, event)
         if event.uuid not in ours:
             foreign = fold(foreign, event)
-            if isinstance(event, TitleSet):
+            if isinstance(event, TitleSet) and (event.title, event.source) != before:
                 rival = event
     wanted = payload
     hidden = False

@@ -1,6 +1,7 @@
 """The guarded append: the only code that writes to a session file (contract 4.4, design 8).
 
-    lock → check the file → read all of it → decide again → nothing moved? → one write → read back → correct → mtime
+    lock → check the file → read all of it → decide again → nothing moved? → no lease? → one write → read back → correct
+    → mtime
 
 No existing byte is ever changed, nothing is created, and when in doubt nothing is written.
 """
@@ -12,7 +13,7 @@ import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from watcher.core.reasons import Reason
 from watcher.core.session import SessionState
@@ -20,17 +21,23 @@ from watcher.core.writing import (
     Clean,
     Declined,
     Failed,
+    Intent,
+    IntentLog,
     Payload,
     SessionFile,
+    Target,
     TitleLine,
     WriteOutcome,
     Written,
     judge,
 )
 from watcher.edge.files import Files, FileStat
-from watcher.qwen.contract import session_id_of
+from watcher.qwen.contract import WINDOW_BYTES, session_id_of
 from watcher.qwen.reading import Reading, events_of, read_state
 from watcher.qwen.records import encode_recap, encode_title
+from watcher.qwen.titles import Evidence, read_title
+
+__all__ = ["Intent", "IntentLog", "SessionWriter", "Target"]
 
 READ_WINDOW_BYTES: Final = 64 * 1024 * 1024
 """Decisions look at the whole file, at most at its last 64 MiB (design 6)."""
@@ -45,45 +52,6 @@ SPARE_BYTES: Final = 64 * 1024
 """Nothing is written to a disk that is this full: a short write would leave a torn line (contract 4.3 j)."""
 
 Decide = Callable[[SessionFile], Payload | Declined]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The file to write to. `blocked` says why nobody may write now (a lease, a daemon), "" when nothing stands
-    there.
-    """
-
-    path: str
-    blocked: Callable[[], str]
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """What is about to be written: enough for the next start to verify a write that was cut off."""
-
-    uuid: str
-    parent: str
-    path: str
-    session_id: str
-    dev: int
-    ino: int
-    offset: int
-    length: int
-    atime_ns: int
-    mtime_ns: int
-    payload: Payload
-
-
-class IntentLog(Protocol):
-    """Where intents are kept.
-
-    `begin` is durable when it returns; it may raise `OSError` to forbid the write. The writer calls `done` for a write
-    that did not happen; after a `Written` the caller does, once it has noted what was written.
-    """
-
-    def begin(self, intent: Intent) -> None: ...
-
-    def done(self, uuid: str) -> None: ...
 
 
 class _Stop(Exception):  # noqa: N818 - not an error: carries an outcome out of the procedure
@@ -118,56 +86,17 @@ class SessionWriter:
         `known` is an earlier reading of the same file; only what came after it is read again. `decide` may be called
         several times. Every expected failure is a value; nothing of it raises.
         """
-        blocked = target.blocked()
-        if blocked:
-            return Declined(Reason.LOCKED, blocked)
-        try:
-            fd = self._files.open_append(target.path)
-        except OSError as error:
-            return _refusal(error)
-        try:
-            return self._append_locked(target, fd, decide, known)
-        except _Stop as stop:
-            return stop.outcome
-        except OSError as error:
-            return Failed(Reason.UNSAFE_FILE, _words(error))
-        finally:
-            self._files.close(fd)
-
-    def _append_locked(self, target: Target, fd: int, decide: Decide, known: Reading | None) -> WriteOutcome:
-        self._lock(fd)
-        reader = self._files.open_read(target.path)
-        try:
-            read = known
-            for _ in range(MAX_ROUNDS):
-                before = self._checked_stat(target, fd, reader)
-                read = self._read(reader, before, read)
-                payload = decide(SessionFile(read.state, before.size, before.mtime_ns / 1e9, read.torn_bytes))
-                if isinstance(payload, Declined):
-                    return payload
-                self._check_state(target, read.state)
-                line, intent = self._build(target, before, read, payload)
-                self._intents.begin(intent)
-                blocked = target.blocked()
-                if self._files.room(fd, before.size) < len(line) + SPARE_BYTES:
-                    self._intents.done(intent.uuid)
-                    return Failed(Reason.UNSAFE_FILE, "no space left on the device")
-                after = self._checked_stat(target, fd, reader)
-                if blocked or (after.size, after.mtime_ns) != (before.size, before.mtime_ns):
-                    self._intents.done(intent.uuid)
-                    if blocked:
-                        return Declined(Reason.LOCKED, blocked)
-                    continue
-                return self._write(target, fd, reader, read, line, intent)
-            return Declined(Reason.WORKING, "the file kept growing while it was read")
-        finally:
-            self._files.close(reader)
+        return self._locked(target, lambda fd, reader: self._append(target, fd, reader, decide, known))
 
     def recover(self, target: Target, intent: Intent) -> WriteOutcome:
         """Finish a write that was cut off by the end of the process: verify it, correct it, restore the mtime.
 
         Declined when the record never reached the file, or when nobody may write now (`locked`: try again later).
         """
+        return self._locked(target, lambda fd, reader: self._recover(target, fd, reader, intent))
+
+    def _locked(self, target: Target, work: Callable[[int, int], WriteOutcome]) -> WriteOutcome:
+        """What `work` returns for a descriptor to append to, which holds our lock, and one to read from."""
         blocked = target.blocked()
         if blocked:
             return Declined(Reason.LOCKED, blocked)
@@ -179,17 +108,7 @@ class SessionWriter:
             self._lock(fd)
             reader = self._files.open_read(target.path)
             try:
-                now = self._checked_stat(target, fd, reader)
-                if (now.dev, now.ino) != (intent.dev, intent.ino) or now.size < intent.offset:
-                    return Declined(Reason.NOT_FOUND, "the file was replaced")
-                base = self._read(reader, replace(now, size=intent.offset), None)
-                tail = self._files.read_at(reader, MAX_READ_BACK_BYTES, intent.offset)
-                if intent.uuid.encode() not in tail:
-                    return Declined(Reason.NOT_FOUND, "the record was never written")
-                if not tail.endswith(b"\n"):
-                    # Cut inside our own line: end it, so that the next record of anybody stands on a line of its own.
-                    self._files.write(fd, b"\n")
-                return self._verify(target, fd, reader, base, intent, intent.length)
+                return work(fd, reader)
             finally:
                 self._files.close(reader)
         except _Stop as stop:
@@ -198,6 +117,47 @@ class SessionWriter:
             return Failed(Reason.UNSAFE_FILE, _words(error))
         finally:
             self._files.close(fd)
+
+    def _append(self, target: Target, fd: int, reader: int, decide: Decide, known: Reading | None) -> WriteOutcome:
+        read = known
+        for _ in range(MAX_ROUNDS):
+            before = self._checked_stat(target, fd, reader)
+            read = self._read(reader, before, read)
+            payload = decide(
+                SessionFile(
+                    read.state,
+                    before.size,
+                    before.mtime_ns / 1e9,
+                    read.torn_bytes,
+                    self._torn_title(reader, before.size),
+                )
+            )
+            if isinstance(payload, Declined):
+                return payload
+            self._check_state(target, read.state)
+            intent = self._intent(target, before, read, payload)
+            if self._begin(target, fd, reader, before, intent):
+                return self._write(target, fd, reader, read, intent)
+        return Declined(Reason.WORKING, "the file kept growing while it was read")
+
+    def _recover(self, target: Target, fd: int, reader: int, intent: Intent) -> WriteOutcome:
+        now = self._checked_stat(target, fd, reader)
+        if (now.dev, now.ino) != (intent.dev, intent.ino) or now.size < intent.offset:
+            return Declined(Reason.NOT_FOUND, "the file was replaced")
+        tail = self._files.read_at(reader, MAX_READ_BACK_BYTES, intent.offset)
+        line = intent.line.removeprefix(b"\n")
+        rest = tail[tail.rfind(b"\n") + 1 :]
+        if rest and line.startswith(rest):
+            # Cut inside our own line: end it, so that the next record of anybody stands on a line of its own.
+            if self._files.write(fd, b"\n") != 1:
+                return Failed(Reason.UNSAFE_FILE, "a cut line of ours cannot be ended: no space left")
+            if rest + b"\n" != line:
+                self._restore(target, fd, intent, now.size + 1)
+                return Failed(Reason.UNSAFE_FILE, "our line was cut, and is ended now", "short write, closed later")
+        elif intent.uuid.encode() not in tail:
+            return Declined(Reason.NOT_FOUND, "the record was never written")
+        base = self._read(reader, replace(now, size=intent.offset), None)
+        return self._verify(target, fd, reader, base, intent)
 
     # -- before the write ---------------------------------------------------------------------------------------------
 
@@ -235,6 +195,13 @@ class SessionWriter:
             known=known,
         )
 
+    def _torn_title(self, reader: int, size: int) -> str:
+        """The title that the picker shows although its line is no whole record, "" when it shows no such title."""
+        tail = self._files.read_at(reader, WINDOW_BYTES, max(0, size - WINDOW_BYTES))
+        head = self._files.read_at(reader, WINDOW_BYTES, 0) if size > WINDOW_BYTES else tail
+        shown = read_title(head, tail[: min(size, WINDOW_BYTES)], size)
+        return shown.title if shown is not None and shown.evidence is Evidence.TORN else ""
+
     def _check_state(self, target: Target, state: SessionState) -> None:
         if state.leaf is None or not state.session_id:
             raise _Stop(Declined(Reason.UNSAFE_FILE, "no conversation record in it"))
@@ -243,13 +210,11 @@ class SessionWriter:
         if state.session_id.lower() != (session_id_of(target.path) or "").lower():
             raise _Stop(Declined(Reason.UNSAFE_FILE, "its session id is not its file name"))
 
-    def _build(self, target: Target, now: FileStat, read: Reading, payload: Payload) -> tuple[bytes, Intent]:
+    def _intent(self, target: Target, now: FileStat, read: Reading, payload: Payload) -> Intent:
         uuid = self._new_uuid()
         parent = read.state.leaf or ""
         line = self._encode(read.state, payload, uuid, parent)
-        if read.torn_bytes:
-            line = b"\n" + line
-        intent = Intent(
+        return Intent(
             uuid,
             parent,
             target.path,
@@ -257,12 +222,12 @@ class SessionWriter:
             now.dev,
             now.ino,
             now.size,
-            len(line),
+            b"\n" + line if read.torn_bytes else line,
             now.atime_ns,
             now.mtime_ns,
             payload,
+            target.label,
         )
-        return line, intent
 
     def _encode(self, state: SessionState, payload: Payload, uuid: str, parent: str) -> bytes:
         common = {
@@ -277,31 +242,58 @@ class SessionWriter:
             return encode_title(title=payload.title, source=payload.source, **common)  # type: ignore[arg-type]
         return encode_recap(text=payload.text, **common)  # type: ignore[arg-type]
 
+    def _begin(self, target: Target, fd: int, reader: int, before: FileStat, intent: Intent) -> bool:
+        """Note the intent, then look once more at all that may have changed meanwhile; the lease last, since an append
+        under a lease is the one thing that cannot be corrected. False when the file moved: read it again.
+        """
+        self._intents.begin(intent)
+        may_write = False
+        try:
+            blocked = target.blocked()
+            if blocked:
+                raise _Stop(Declined(Reason.LOCKED, blocked))
+            if self._files.room(fd, before.size) < len(intent.line) + SPARE_BYTES:
+                raise _Stop(Failed(Reason.UNSAFE_FILE, "no space left on the device"))
+            now = self._checked_stat(target, fd, reader)
+            if (now.size, now.mtime_ns) != (before.size, before.mtime_ns):
+                return False
+            leased = target.leased()
+            if leased:
+                raise _Stop(Declined(Reason.LOCKED, leased))
+            may_write = True
+        finally:
+            if not may_write:
+                self._intents.done(intent.uuid)
+        return True
+
     # -- the write and what follows -----------------------------------------------------------------------------------
 
-    def _write(self, target: Target, fd: int, reader: int, read: Reading, line: bytes, intent: Intent) -> WriteOutcome:
-        problem = self._put(fd, line)
-        if problem is not None:
-            # A cut line that was closed is the file's new end; what stood before it keeps its time.
-            self._restore(fd, intent, self._files.fstat(fd).size)
+    def _write(self, target: Target, fd: int, reader: int, read: Reading, intent: Intent) -> WriteOutcome:
+        put = self._put(fd, intent.line)
+        if not put.problem:
+            return self._verify(target, fd, reader, read, intent)
+        if put.taken:
+            self._restore(target, fd, intent, intent.offset + put.taken)
+        if not put.left_open:
             self._intents.done(intent.uuid)
-            return problem
-        return self._verify(target, fd, reader, read, intent, len(line))
+        return put.failure()
 
-    def _put(self, fd: int, line: bytes) -> Failed | None:
+    def _put(self, fd: int, line: bytes) -> _Put:
         """One `write` of the whole line. A short one is closed with a newline and never continued (contract 4.3 j)."""
         try:
             taken = self._files.write(fd, line)
         except OSError as error:
-            return Failed(Reason.UNSAFE_FILE, _words(error))
+            return _Put(0, _words(error))
         if taken == len(line):
             self._sync(fd)
-            return None
+            return _Put(taken)
+        if taken == 0:
+            return _Put(0, "no space left")
         try:
-            self._files.write(fd, b"\n")
+            closed = self._files.write(fd, b"\n") == 1
         except OSError as error:
-            return Failed(Reason.UNSAFE_FILE, f"cut after {taken} bytes: {_words(error)}", "short write, left open")
-        return Failed(Reason.UNSAFE_FILE, f"cut after {taken} bytes: no space left", "short write, closed")
+            return _Put(taken, f"cut after {taken} bytes: {_words(error)}", left_open=True)
+        return _Put(taken + closed, f"cut after {taken} bytes: no space left", left_open=not closed)
 
     def _sync(self, fd: int) -> None:
         try:
@@ -310,10 +302,10 @@ class SessionWriter:
             if error.errno not in (errno.EIO, errno.ENOSPC, errno.EDQUOT):
                 raise
 
-    def _verify(self, target: Target, fd: int, reader: int, read: Reading, intent: Intent, length: int) -> WriteOutcome:
+    def _verify(self, target: Target, fd: int, reader: int, read: Reading, intent: Intent) -> WriteOutcome:
         """Read back from the last whole line before the write, and correct what another writer's bytes made wrong."""
         ours = {intent.uuid: intent.parent}
-        uuid, parent, payload, written = intent.uuid, intent.parent, intent.payload, length
+        uuid, parent, payload, written = intent.uuid, intent.parent, intent.payload, len(intent.line)
         healed = False
         for corrections in range(MAX_CORRECTIONS + 1):
             data = self._files.read_at(reader, MAX_READ_BACK_BYTES, read.end)
@@ -323,10 +315,7 @@ class SessionWriter:
             verdict, state = judge(read.base, events, ours, intent.payload)
             if isinstance(verdict, Clean):
                 end = intent.offset + written
-                foreign = read.end + len(data) != end
-                if not foreign:
-                    self._restore(fd, intent, end)
-                anomaly = "a second session id appeared" if state.mixed_ids else ""
+                self._restore(target, fd, intent, end)
                 return Written(
                     uuid,
                     parent,
@@ -335,29 +324,50 @@ class SessionWriter:
                     tuple(ours),
                     corrections,
                     healed,
-                    foreign=foreign,
+                    foreign=read.end + len(data) != end,
                     cwd=state.cwd,
-                    anomaly=anomaly,
+                    anomaly="a second session id appeared" if state.mixed_ids else "",
                 )
-            if corrections == MAX_CORRECTIONS or target.blocked():
+            if corrections == MAX_CORRECTIONS:
                 break
+            blocked = target.blocked()
+            if blocked:
+                return Failed(Reason.LOCKED, blocked, anomaly="a correction was not possible")
             healed = healed or verdict.payload != payload
             uuid, parent, payload = self._new_uuid(), verdict.parent, verdict.payload
             line = self._encode(state, payload, uuid, parent)
             ours[uuid] = parent
-            problem = self._put(fd, line)
-            if problem is not None:
-                return problem
+            put = self._put(fd, line)
+            if put.problem:
+                return replace(put.failure(), anomaly="a correction could not be written")
             written += len(line)
         return Failed(Reason.LOCKED, "another writer kept writing behind ours", anomaly="corrections did not settle")
 
-    def _restore(self, fd: int, intent: Intent, size: int) -> None:
-        """Put the mtime back, unless somebody else wrote: then it is theirs, and now (contract 3.6)."""
-        if self._files.fstat(fd).size != size:
-            return
-        self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
-        if self._files.fstat(fd).size != size:
+    def _restore(self, target: Target, fd: int, intent: Intent, size: int) -> None:
+        """Put the mtime back, unless somebody else wrote: then it is theirs, or now (contract 3.6). Nor under a lease:
+        its holder remembers the times (contract 5).
+        """
+        now = self._files.fstat(fd)
+        if now.size == size and not target.leased():
+            self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
+            now = self._files.fstat(fd)
+        if now.size != size and now.mtime_ns == intent.mtime_ns:
             self._files.touch_now(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """What became of one `write`: the bytes that stand in the file, and why not all of them do, "" when they do."""
+
+    taken: int
+    problem: str = ""
+    left_open: bool = False
+
+    def failure(self) -> Failed:
+        """The same as an outcome."""
+        if not self.taken:
+            return Failed(Reason.UNSAFE_FILE, self.problem)
+        return Failed(Reason.UNSAFE_FILE, self.problem, f"short write, {'left open' if self.left_open else 'closed'}")
 
 
 def _refusal(error: OSError) -> Declined:

@@ -63,9 +63,13 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """No model can be called; `reason` is the precise missing piece, for people."""
+    """No model can be called; `reason` is the precise missing piece, for people.
+
+    `variable` names the environment variable that should hold the key, where that is the missing piece.
+    """
 
     reason: str
+    variable: str = field(default="", compare=False)
 
     @property
     def missing(self) -> str:
@@ -94,7 +98,7 @@ def explicit_choice(
         return Missing('model.name is not set, which model.source = "explicit" needs')
     key = environ.get(api_key_env, "") if api_key_env else ""
     if api_key_env and not key:
-        return Missing(f"{api_key_env} is not set, which model.api_key_env names")
+        return Missing(f"{api_key_env} is not set, which model.api_key_env names", api_key_env)
     key_name = api_key_env or ""
     if not api_key_env and not base_url:
         key_name = next((variable for variable in KEY_VARIABLES[auth_type] if environ.get(variable)), "")

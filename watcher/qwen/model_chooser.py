@@ -164,9 +164,8 @@ class ModelChooser:
         if entry.env_key:
             variable = self._environment.get(entry.env_key)
             if variable is None:
-                return Chosen(
-                    Missing(f"{entry.env_key} is not set, which modelProviders names as the key of {entry.id}")
-                )
+                reason = f"{entry.env_key} is not set, which modelProviders names as the key of {entry.id}"
+                return Chosen(Missing(reason, entry.env_key))
             key: Found | None = Found(variable.value, f"{entry.env_key} from {variable.origin}")
             key_name = entry.env_key
         else:
@@ -192,7 +191,7 @@ class ModelChooser:
         reasoning: Mapping[str, object],
     ) -> Chosen:
         if auth_type is AuthType.VERTEX_AI and key is None:
-            return Chosen(Missing("vertex-ai needs GOOGLE_API_KEY; Google's own sign-in is not used"))
+            return Chosen(Missing("vertex-ai needs GOOGLE_API_KEY; Google's own sign-in is not used", "GOOGLE_API_KEY"))
         sampling = generation.get("samplingParams")
         choice = ModelChoice(
             id=model_id,

@@ -1,0 +1,191 @@
+"""The main flow on a world of values: what is asked when, what is written, what is waited for, what is forgotten."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.core.test_policy import MANUAL, Story
+from tests.support.fakes import FakeFile, FakeWorld, reason_of, text
+from watcher.core.decisions import WaitUntil
+from watcher.core.generation import Kind
+from watcher.core.reasons import Reason
+from watcher.core.writing import Declined, Failed
+from watcher.pipeline import FORGET_SECONDS, Pipeline, Refusal, Unsafe
+
+PATH = "/h/projects/p/chats/a.jsonl"
+SETTLE = 8.0
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    return FakeWorld()
+
+
+@pytest.fixture
+def pipeline(world: FakeWorld) -> Pipeline:
+    return Pipeline(world, kinds=(Kind.TITLE,))
+
+
+def put(world: FakeWorld, story: Story, path: str = PATH) -> None:
+    """The file at `path` now holds this story, just changed."""
+    state = replace(story.state, last_record_at=world.clock)
+    world.files[path] = FakeFile(state, story.size, world.clock)
+
+
+def advance(world: FakeWorld, pipeline: Pipeline, seconds: float) -> None:
+    """Time passes; deadlines on the way are kept."""
+    until = world.clock + seconds
+    while (due := pipeline.next_deadline()) is not None and due <= until:
+        world.clock = max(world.clock, due)
+        pipeline.on_deadline(world.clock)
+    world.clock = until
+
+
+def test_a_new_session_is_asked_for_once_it_is_still(world: FakeWorld, pipeline: Pipeline) -> None:
+    """One change, one quiet time, one call, one title."""
+    put(world, Story().turn())
+    pipeline.on_change(PATH)
+    assert world.calls == []
+    advance(world, pipeline, SETTLE)
+    assert world.calls == [(PATH, "u1")]
+    pipeline.on_answer(PATH, text("u1"))
+    assert [each.text for each in world.written] == ["Fix login test"]
+
+
+def test_a_burst_of_changes_is_decided_once(world: FakeWorld, pipeline: Pipeline) -> None:
+    """A file that keeps growing is not looked at more often than it settles."""
+    story = Story().turn()
+    for _ in range(50):
+        story.turn()
+        put(world, story)
+        pipeline.on_change(PATH)
+        advance(world, pipeline, 0.1)
+    assert world.decisions == []
+    advance(world, pipeline, SETTLE)
+    assert len(world.calls) == 1
+
+
+def test_each_ended_turn_gets_one_attempt(world: FakeWorld, pipeline: Pipeline) -> None:
+    """A failed attempt is not repeated for the same turn; the next turn gets another."""
+    story = Story().turn()
+    put(world, story)
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    pipeline.on_answer(PATH, Refusal(Kind.TITLE, Reason.MODEL_ERROR))
+    advance(world, pipeline, 500)
+    assert len(world.calls) == 1
+    put(world, story.turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    assert [turn for _, turn in world.calls] == ["u1", "u4"]
+    assert [refusal.reason for refusal in world.refusals] == [Reason.MODEL_ERROR]
+
+
+def test_only_what_moved_since_it_was_last_seen_counts(world: FakeWorld, pipeline: Pipeline) -> None:
+    """A file as an earlier run left it costs nothing; one that has grown since is new work."""
+    story = Story().turn()
+    put(world, story)
+    world.baselines[PATH] = story.size
+    pipeline.on_change(PATH)
+    advance(world, pipeline, 100)
+    assert world.calls == []
+    assert reason_of(world.decisions[-1]) is Reason.NOTHING_NEW
+    put(world, story.turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    assert len(world.calls) == 1
+
+
+def test_a_text_that_is_locked_out_is_kept(world: FakeWorld, pipeline: Pipeline) -> None:
+    """The write is refused for now: the text is stored, and no second call is made for it."""
+    put(world, Story().turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    world.outcome = Declined(Reason.LOCKED, "a lease")
+    world.due = WaitUntil(world.clock + 10, Reason.LOCKED)
+    pipeline.on_answer(PATH, text("u1"))
+    assert len(world.kept) == 1
+    advance(world, pipeline, 100)
+    assert len(world.calls) == 1
+
+
+@pytest.mark.parametrize(
+    "outcome", [Declined(Reason.MANUAL_TITLE), Failed(Reason.UNSAFE_FILE, "cut", anomaly="short write")]
+)
+def test_a_text_that_lost_is_dropped(world: FakeWorld, pipeline: Pipeline, outcome: Declined | Failed) -> None:
+    """A title that came in between, or an anomaly: nothing is kept."""
+    put(world, Story().turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    world.outcome = outcome
+    pipeline.on_answer(PATH, text("u1"))
+    assert world.kept == []
+
+
+def test_the_end_of_an_owner_is_looked_at_at_once(world: FakeWorld, pipeline: Pipeline) -> None:
+    """A turn that ran when its Qwen Code ended is over then."""
+    put(world, Story().turn(calls=("c",)))
+    world.owners.add(PATH)
+    pipeline.on_change(PATH)
+    advance(world, pipeline, 3600)
+    assert world.calls == []
+    world.owners.clear()
+    world.changed_owners.add(PATH)
+    pipeline.on_owners()
+    assert len(world.calls) == 1
+
+
+def test_an_owned_session_stays_known_and_a_quiet_one_is_forgotten(world: FakeWorld, pipeline: Pipeline) -> None:
+    """Memory is for sessions that move, or that somebody has open."""
+    put(world, Story().turn().title("x", MANUAL))
+    world.owners.add(PATH)
+    pipeline.on_change(PATH)
+    advance(world, pipeline, 10 * FORGET_SECONDS)
+    assert len(pipeline) == 1
+    world.owners.clear()
+    world.changed_owners.add(PATH)
+    pipeline.on_owners()
+    assert world.left == [PATH]
+    assert len(pipeline) == 0
+    assert pipeline.next_deadline() is None
+
+
+def test_a_deleted_file_is_forgotten_with_its_deadlines(world: FakeWorld, pipeline: Pipeline) -> None:
+    """Nothing is asked or written for a file that has gone."""
+    put(world, Story().turn())
+    pipeline.on_change(PATH)
+    del world.files[PATH]
+    advance(world, pipeline, 100)
+    assert len(pipeline) == 0
+    pipeline.on_answer(PATH, text("u1"))
+    assert (world.calls, world.written) == ([], [])
+
+
+def test_an_unsafe_file_is_told_of_and_left_alone(world: FakeWorld, pipeline: Pipeline) -> None:
+    """A link or FIFO is never tracked."""
+    world.files[PATH] = Unsafe("a symbolic link")
+    pipeline.on_change(PATH)
+    assert world.told == [PATH]
+    assert pipeline.next_deadline() is None
+
+
+def test_the_same_decision_is_told_once(world: FakeWorld, pipeline: Pipeline) -> None:
+    """One line for a reason, not one for each look."""
+    put(world, Story().turn().title("x", MANUAL))
+    pipeline.on_change(PATH)
+    for _ in range(5):
+        pipeline.on_circumstances()
+    assert [reason_of(each) for each in world.decisions] == [Reason.MANUAL_TITLE]
+
+
+def test_memory_is_bounded(world: FakeWorld, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More sessions than the bound: the stillest are left."""
+    monkeypatch.setattr("watcher.pipeline.MAX_TRACKED", 10)
+    for number in range(25):
+        put(world, Story().turn(), f"/p/{number}")
+        pipeline.on_change(f"/p/{number}")
+        world.clock += 0.01
+    assert len(pipeline) == 10
+    assert world.left == [f"/p/{number}" for number in range(15)]

@@ -1,0 +1,395 @@
+"""What the pipeline asks of the world, fitted to files, processes, models and the state database.
+
+One thread owns a desk; only `Drafter.ask` runs elsewhere, and its answer comes back through `post`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, cast
+
+from watcher.core.decisions import Act, Decision, WaitUntil
+from watcher.core.generation import Kind
+from watcher.core.native_recaps import NativeRecaps
+from watcher.core.policy import decide_title
+from watcher.core.presence import Presence
+from watcher.core.reasons import Reason
+from watcher.core.recap_policy import decide_recap
+from watcher.core.write_rules import RecapBasis
+from watcher.core.writing import Declined, Failed, WriteOutcome, Written
+from watcher.drafting import Draft, Drafter, NoText, Ready
+from watcher.edge.scan import DirScan, scan_dir, unsafe_path
+from watcher.edge.store import IndexRow, JournalKind, Store
+from watcher.edge.text_model import Abort
+from watcher.facts import FileFacts, Surveyor, is_interactive
+from watcher.following import Look, NoLook, follow
+from watcher.log import SESSION_RECAP, SESSION_TITLE, WATCHER, LogEvent, LogKey, get_logger
+from watcher.pipeline import Hold, Missing, Refusal, Seen, Text, Tracked, Unsafe
+from watcher.qwen.contract import session_id_of
+from watcher.qwen.paths import SessionRef, session_ref
+from watcher.recording import Recorder
+
+HELD_SECONDS: Final = 60.0
+MAX_TOLD: Final = 4096
+"""Files that were named as left alone; beyond that many nothing more is said."""
+
+_LOGGER: Final = {Kind.TITLE: SESSION_TITLE, Kind.RECAP: SESSION_RECAP}
+_WRITTEN: Final = {Kind.TITLE: LogEvent.TITLE_WRITTEN, Kind.RECAP: LogEvent.RECAP_WRITTEN}
+_FAILED: Final = {Kind.TITLE: LogEvent.TITLE_FAILED, Kind.RECAP: LogEvent.RECAP_FAILED}
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A model call has ended: put into the inbox by a worker thread."""
+
+    path: str
+    answer: Text | Refusal | Hold
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something was written: for hooks."""
+
+    kind: Kind
+    ref: SessionRef
+    text: str
+    model: str
+    record_uuid: str
+    cwd: str
+
+
+@dataclass(slots=True)
+class _Known:
+    """What the desk remembers of one session while it moves."""
+
+    presence: Presence = field(default_factory=Presence)
+    native: NativeRecaps = field(default_factory=NativeRecaps)
+    owners: frozenset[tuple[int, str, float]] = frozenset()
+    attempted: dict[Kind, str] = field(default_factory=dict)
+
+
+class Desk:
+    """Fits `pipeline.World`."""
+
+    def __init__(
+        self,
+        surveyor: Surveyor,
+        recorder: Recorder,
+        drafter: Drafter,
+        store: Store,
+        *,
+        workers: Executor,
+        post: Callable[[Answered], None],
+        clock: Callable[[], float],
+        on_written: Callable[[Note], None] = lambda _: None,
+        dry_run: bool = False,
+    ) -> None:
+        self._surveyor = surveyor
+        self._recorder = recorder
+        self._drafter = drafter
+        self._store = store
+        self._workers = workers
+        self._post = post
+        self._clock = clock
+        self._on_written = on_written
+        self._dry_run = dry_run
+        self._known: dict[str, _Known] = {}
+        self._told: set[tuple[str, str]] = set()
+        self._aborts: set[Abort] = set()
+        self._held_hosts: dict[str, str] = {}
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._clock()
+
+    def settle_seconds(self) -> float:
+        """The quiet time before a title."""
+        return self._surveyor.config.title.settle_seconds
+
+    def read(self, path: str, known: Seen | None) -> Seen | Missing | Unsafe:
+        """The file as it is now."""
+        if session_ref(path) is None:
+            return Missing()
+        unsafe = unsafe_path(path)
+        if unsafe:
+            return Unsafe(unsafe)
+        found = follow(path, cast("Look | None", known), self._clock())
+        if isinstance(found, NoLook):
+            return Missing() if found.gone else Unsafe(found.why)
+        return found
+
+    def baseline(self, path: str) -> int | None:
+        """The size at which an earlier run left the file."""
+        row = self._store.index_at(path)
+        return row.size if row is not None else None
+
+    def use_workers(self, workers: Executor) -> None:
+        """Start model calls there from now on."""
+        self._workers = workers
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    def decide(self, kind: Kind, session: Tracked, now: float) -> Decision:
+        """The title or recap decision on all present facts."""
+        ref = _ref(session)
+        file = FileFacts(session.still_since, session.moved)
+        known = self._remember(session)
+        in_flight = kind in session.in_flight
+        if kind is Kind.TITLE:
+            facts = self._surveyor.title_facts(ref, session.state, file, in_flight=in_flight)
+            if self._dry_run and known.attempted.get(kind) == session.state.shown_turn:
+                return WaitUntil(None, Reason.NOTHING_NEW, "dry run")
+            return decide_title(facts, now)
+        recap, known.presence, known.native = self._surveyor.recap_facts(
+            ref, session.state, file, known.presence, known.native, in_flight=in_flight
+        )
+        if self._dry_run and known.attempted.get(kind) == session.state.turn:
+            return WaitUntil(None, Reason.NOTHING_NEW, "dry run")
+        return decide_recap(recap, now)
+
+    def owners_changed(self, session: Tracked) -> bool:
+        """Whether somebody came to or left this session since it was last asked."""
+        known = self._remember(session)
+        owners = frozenset(owner.identity for owner in self._surveyor.ownership(_ref(session)).live)
+        changed, known.owners = owners != known.owners, owners
+        return changed
+
+    def decided(self, kind: Kind, session: Tracked, decision: Decision) -> None:
+        """Log a decision: every one in a dry run, else at level debug."""
+        log = get_logger(_LOGGER[kind])
+        say = log.info if self._dry_run else log.debug
+        verdict = "act" if isinstance(decision, Act) else "wait" if isinstance(decision, WaitUntil) else "skip"
+        reason = "" if isinstance(decision, Act) else decision.reason.value
+        detail = "" if isinstance(decision, Act) else decision.detail
+        say(
+            LogEvent.DECISION,
+            **{
+                LogKey.SESSION: _ref(session).session_id,
+                "verdict": verdict,
+                LogKey.REASON: reason,
+                LogKey.DETAIL: detail,
+            },
+        )
+
+    def skipped(self, path: str, why: str) -> None:
+        """Log once that a file is left alone."""
+        if (path, why) in self._told or len(self._told) >= MAX_TOLD:
+            return
+        self._told.add((path, why))
+        get_logger(WATCHER).warning(
+            LogEvent.SKIPPED, **{LogKey.PATH: path, LogKey.REASON: Reason.UNSAFE_FILE.value, LogKey.DETAIL: why}
+        )
+
+    # -- generating ---------------------------------------------------------------------------------------------------
+
+    def begin(self, kind: Kind, session: Tracked) -> Refusal | Hold | bool:
+        """Count an attempt and start the work; True when an answer will come. In a dry run nothing is started."""
+        state, ref = session.state, _ref(session)
+        turn = state.shown_turn if kind is Kind.TITLE else state.turn
+        if self._dry_run:
+            self._remember(session).attempted[kind] = turn
+            return False
+        made = self._drafter.prepare(kind, ref, self._surveyor.settings(ref, state))
+        if isinstance(made, Draft) and (held := self._held(made)) is not None:
+            return held
+        self._store.note_attempt(ref.session_id, turn, self._clock(), kind)
+        basis = Text(kind, "", "", turn=state.turn, moves=state.moves)
+        if isinstance(made, NoText):
+            return _refusal(made)
+        if isinstance(made, Ready):
+            self._post(Answered(session.path, _text(basis, made)))
+            return True
+        abort = Abort()
+        self._aborts.add(abort)
+        self._workers.submit(self._work, session.path, made, basis, abort)
+        return True
+
+    def _held(self, draft: Draft) -> Hold | None:
+        """Whether the endpoint is not to be asked now; said once for each time that this begins."""
+        held = self._drafter.client(draft.endpoint).held()
+        if held is None:
+            self._held_hosts.pop(draft.endpoint.key, None)
+            return None
+        if self._held_hosts.get(draft.endpoint.key) != held.detail:
+            self._held_hosts[draft.endpoint.key] = held.detail
+            get_logger(WATCHER).warning(
+                LogEvent.MODEL_HELD, **{LogKey.HOST: held.host, LogKey.REASON: held.reason, LogKey.DETAIL: held.detail}
+            )
+        return Hold(draft.kind, held.retry_at or self._clock() + HELD_SECONDS)
+
+    def _work(self, path: str, draft: Draft, basis: Text, abort: Abort) -> None:
+        try:
+            made = self._drafter.ask(draft, abort)
+        except Exception as error:  # noqa: BLE001 - the loop must hear of every end, or the session waits for ever
+            made = NoText(draft.kind, Reason.MODEL_ERROR, f"internal error: {type(error).__name__}")
+        finally:
+            self._aborts.discard(abort)
+        if isinstance(made, NoText) and made.retry_at is not None and not made.asked:
+            # Another session's call has just closed the way: nothing was sent, so nothing was tried.
+            self._store.take_back_attempt(session_id_of(path) or "", made.kind)
+            self._post(Answered(path, Hold(made.kind, made.retry_at)))
+        elif isinstance(made, NoText):
+            self._post(Answered(path, _refusal(made)))
+        else:
+            self._post(Answered(path, _text(basis, made)))
+
+    def abort_all(self) -> None:
+        """End every model call that is running."""
+        for abort in tuple(self._aborts):
+            abort.set()
+
+    def refused(self, session: Tracked, refusal: Refusal) -> None:
+        """Record and log a failed attempt: one line."""
+        ref = _ref(session)
+        self._store.note_result(ref.session_id, refusal.reason.value, refusal.detail, refusal.kind)
+        if refusal.reason is Reason.ABORTED:
+            return
+        fields = _fields(ref, refusal.reason, refusal.detail)
+        if refusal.host:
+            fields[LogKey.HOST] = refusal.host
+        if refusal.status is not None:
+            fields[LogKey.STATUS] = refusal.status
+        get_logger(_LOGGER[refusal.kind]).warning(_FAILED[refusal.kind], **fields)
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def write(self, session: Tracked, text: Text) -> WriteOutcome:
+        """Write a text, decided again on what the file holds by then."""
+        ref = _ref(session)
+        stopped = self._recorder.stopped(ref.session_id)
+        if stopped:
+            return Declined(Reason.PAUSED, stopped)
+        known = cast("Look", session.seen).reading
+        if text.kind is Kind.TITLE:
+            return self._recorder.automatic_title(ref, text.text, text.model, known)
+        return self._recorder.recap(ref, text.text, text.model, RecapBasis(text.turn, text.moves), known)
+
+    def keep(self, session: Tracked, text: Text, why: str) -> None:
+        """Store a text that could not be written yet."""
+        self._recorder.keep_text(_ref(session), text.kind, text.text, text.model, text.turn)
+        get_logger(_LOGGER[text.kind]).debug("kept", **{LogKey.SESSION: _ref(session).session_id, LogKey.DETAIL: why})
+
+    def wrote(self, session: Tracked, text: Text, outcome: WriteOutcome) -> None:
+        """Record and log what became of a text: one line for success, one for a failure, none for a lost race."""
+        ref = _ref(session)
+        log = get_logger(_LOGGER[text.kind])
+        user_turns = str(session.state.user_turns) if text.kind is Kind.RECAP else ""
+        if isinstance(outcome, Written):
+            self._store.note_result(ref.session_id, "", user_turns, text.kind)
+            log.info(_WRITTEN[text.kind], **{LogKey.SESSION: ref.session_id, "model": text.model})
+            self._on_written(Note(text.kind, ref, text.text, text.model, outcome.uuid, outcome.cwd))
+        elif isinstance(outcome, Declined):
+            waits = outcome.reason in (Reason.LOCKED, Reason.WORKING, Reason.PAUSED)
+            reason = "" if waits else outcome.reason.value
+            self._store.note_result(ref.session_id, reason, user_turns if waits else outcome.detail, text.kind)
+            say = log.warning if outcome.reason is Reason.UNSAFE_FILE else log.debug
+            say("not_written", **_fields(ref, outcome.reason, outcome.detail))
+        else:
+            self._store.note_result(ref.session_id, outcome.reason.value, outcome.detail, text.kind)
+            log.warning(_FAILED[text.kind], **_fields(ref, outcome.reason, outcome.detail))
+        self._tell_anomaly(ref, outcome)
+
+    def _tell_anomaly(self, ref: SessionRef, outcome: WriteOutcome) -> None:
+        if isinstance(outcome, Written | Failed) and outcome.anomaly:
+            get_logger(WATCHER).warning(
+                LogEvent.BRAKE, **{LogKey.SESSION: ref.session_id, LogKey.DETAIL: outcome.anomaly}
+            )
+
+    def deliver(self, session: Tracked, now: float) -> WaitUntil | None:
+        """Write what waits for this session, heal its title, bring it back into sight."""
+        if self._dry_run:
+            return None
+        look = cast("Look", session.seen)
+        ref = _ref(session)
+        before = self._store.count_entries(JournalKind.RECAP) + self._store.count_entries(JournalKind.TITLE)
+        retry = self._recorder.deliver(ref, look.state, look.size, session.still_since, look.reading)
+        after = self._store.count_entries(JournalKind.RECAP) + self._store.count_entries(JournalKind.TITLE)
+        if after > before:
+            for entry in self._store.entries(session_id=ref.session_id, limit=after - before):
+                kind = Kind.RECAP if entry.kind is JournalKind.RECAP else Kind.TITLE
+                get_logger(_LOGGER[kind]).info(
+                    _WRITTEN[kind], **{LogKey.SESSION: ref.session_id, "model": entry.model, "delivered": True}
+                )
+                self._on_written(Note(kind, ref, entry.text, entry.model, entry.record_uuid, entry.cwd))
+        del now
+        return None if retry is None else WaitUntil(retry.at, Reason.LOCKED, retry.why)
+
+    def owned(self, session: Tracked) -> bool:
+        """Whether any process has the session: then an event may still change what is decided."""
+        return self._surveyor.ownership(_ref(session)).owned
+
+    # -- remembering --------------------------------------------------------------------------------------------------
+
+    def leave(self, session: Tracked) -> None:
+        """The session is quiet: save how it looks, and forget it."""
+        self.save(session)
+        self._known.pop(session.path, None)
+
+    def save(self, session: Tracked) -> None:
+        """Note how the session looks now, so that only what comes later counts as movement."""
+        self._store.upsert_index([self.index_row(session)])
+        directory = str(Path(session.path).parent)
+        listing = scan_dir(directory)
+        if not isinstance(listing, DirScan):
+            return
+        saved = self._store.stamps(directory)
+        if all(saved.get(Path(f.path).name) == (f.dev, f.ino, f.size, f.mtime_ns) for f in listing.files):
+            self._store.save_scan([(directory, listing.digest)], ())
+
+    def index_row(self, session: Tracked) -> IndexRow:
+        """The session as one row of the index."""
+        look, ref, state = cast("Look", session.seen), _ref(session), session.state
+        mark = look.tail.checkpoint
+        title = state.title
+        owners = self._surveyor.ownership(ref)
+        return IndexRow(
+            path=session.path,
+            session_id=ref.session_id,
+            dev=mark.dev if mark else 0,
+            ino=mark.ino if mark else 0,
+            size=look.size,
+            mtime_ns=look.tail.mtime_ns,
+            offset=look.tail.offset,
+            head_print=mark.head_print if mark else b"",
+            tail_print=mark.tail_print if mark else b"",
+            title=title.title if title else "",
+            title_source=("manual" if title.is_manual else "auto") if title else "",
+            cwd=state.first_cwd,
+            user_turns=state.user_turns,
+            last_activity=state.last_activity_at,
+            interactive=is_interactive(state, owners),
+            recap_text=state.recap.text if state.recap else "",
+            recap_at=state.recap.at if state.recap else None,
+            version=state.version,
+        )
+
+    def presence(self, path: str) -> tuple[Presence, NativeRecaps]:
+        """What is known of the user of this session and of its terminal's own recaps; nothing when it did not move."""
+        known = self._known.get(path) or _Known()
+        return known.presence, known.native
+
+    def _remember(self, session: Tracked) -> _Known:
+        return self._known.setdefault(session.path, _Known())
+
+
+def _ref(session: Tracked) -> SessionRef:
+    ref = session_ref(session.path)
+    assert ref is not None, "only transcripts are tracked"
+    return ref
+
+
+def _text(basis: Text, made: Ready) -> Text:
+    return Text(basis.kind, made.text, made.model, basis.turn, basis.moves)
+
+
+def _refusal(made: NoText) -> Refusal:
+    return Refusal(made.kind, made.reason, made.detail, made.host, made.status)
+
+
+def _fields(ref: SessionRef, reason: Reason, detail: str) -> dict[str, object]:
+    return {LogKey.SESSION: ref.session_id, LogKey.REASON: reason.value, LogKey.DETAIL: detail}

@@ -1,0 +1,62 @@
+"""One watcher for each state directory: a lock that the system takes back when the process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from watcher.errors import AlreadyRunningError, StateError
+
+LOCK_NAME = "watcher.lock"
+
+
+@contextmanager
+def only_instance(directory: Path) -> Iterator[None]:
+    """Hold the state directory. Raises `AlreadyRunningError` with the holder's pid, `StateError` when it cannot be
+    used.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise StateError(
+            f"cannot use the state directory {directory}: {error.strerror}; "
+            "make it writable, or set QWEN_WATCHER_STATE_DIR to another one"
+        ) from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyRunningError(_pid_in(fd)) from None
+        # On a full disk the lock holds all the same, only without telling who holds it.
+        with suppress(OSError):
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        yield
+        with suppress(OSError):
+            os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+
+
+def running_pid(directory: Path) -> int | None:
+    """The pid of the watcher that holds the state directory, None when none does."""
+    try:
+        fd = os.open(directory / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _pid_in(fd)
+    finally:
+        os.close(fd)
+    return None
+
+
+def _pid_in(fd: int) -> int:
+    digits = os.pread(fd, 32, 0).strip()
+    return int(digits) if digits.isdigit() else 0

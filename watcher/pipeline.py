@@ -1,0 +1,343 @@
+"""The main flow: what happens in a session file, and what follows from it.
+
+    a file moved ─► read it ─► it is still ─► decide ─► ask the model ─► decide again ─► write ─► keep or forget
+
+One thread calls every method here. The pipeline knows no file, process, clock, database or model: what it needs of the
+world is stated in `World`, which `watcher.desk` and `watcher.daemon` fit. It owns the sessions that moved lately.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from watcher.core.decisions import Act, Decision, Skip, WaitUntil
+from watcher.core.generation import Kind
+from watcher.core.reasons import Reason
+from watcher.core.session import SessionState
+from watcher.core.writing import Declined, Failed, WriteOutcome, Written
+
+RETRY_LOCKED_SECONDS: Final = 10.0
+"""A kept text is tried again this often while a lease or a daemon holds the file (design 11: delivered within 15 s)."""
+RETRY_FAILED_SECONDS: Final = 300.0
+FORGET_SECONDS: Final = 900.0
+"""A session that needs nothing and has been still for so long costs no memory any more."""
+MAX_TRACKED: Final = 1024
+
+
+class Seen(Protocol):
+    """One reading of a session file, continued by the next one. `changed_at` is its modification time."""
+
+    @property
+    def state(self) -> SessionState: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def changed_at(self) -> float: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """The file is gone, moved away or archived."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unsafe:
+    """The file is not one that may be read or written; `why` says so."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A cleaned text that wants to stand in the session file, and the state of the session that it was made of."""
+
+    kind: Kind
+    text: str
+    model: str
+    turn: str
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """No text came of a model call. `host` and `status` are those of the endpoint, where one was asked."""
+
+    kind: Kind
+    reason: Reason
+    detail: str = ""
+    host: str = ""
+    status: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The model is not to be asked before `until` (seconds since the epoch): a pause or an open circuit. Costs
+    nothing.
+    """
+
+    kind: Kind
+    until: float
+
+
+@dataclass(slots=True)
+class Tracked:
+    """A session that moved lately. Owned by the pipeline; others read it."""
+
+    path: str
+    seen: Seen
+    still_since: float
+    moved: bool
+    in_flight: set[Kind] = field(default_factory=set)
+    held: dict[Kind, float] = field(default_factory=dict)
+    """Until when the model is not asked again."""
+    said: dict[Kind, tuple[Reason | None, str]] = field(default_factory=dict)
+    """The last decision that was logged for each kind, so that each is logged once."""
+    settled: bool = False
+    """The last look left nothing to wait for."""
+
+    @property
+    def state(self) -> SessionState:
+        return self.seen.state
+
+
+class World(Protocol):
+    """What the pipeline needs done. Nothing here raises for an expected failure."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+
+    def read(self, path: str, known: Seen | None) -> Seen | Missing | Unsafe:
+        """The file as it is now, continued from `known`."""
+
+    def baseline(self, path: str) -> int | None:
+        """The size at which an earlier run left this file, None when it was never seen."""
+
+    def settle_seconds(self) -> float: ...
+
+    def decide(self, kind: Kind, session: Tracked, now: float) -> Decision: ...
+
+    def begin(self, kind: Kind, session: Tracked) -> Refusal | Hold | bool:
+        """Count an attempt and start a model call; True when its answer will come back through `on_answer`."""
+
+    def write(self, session: Tracked, text: Text) -> WriteOutcome: ...
+
+    def keep(self, session: Tracked, text: Text, why: str) -> None:
+        """Store a text that could not be written yet."""
+
+    def deliver(self, session: Tracked, now: float) -> WaitUntil | None:
+        """Write what is due without a model call (kept texts, healing, a title out of sight), or say when to try
+        again.
+        """
+
+    def refused(self, session: Tracked, refusal: Refusal) -> None:
+        """Record and log a failed attempt."""
+
+    def wrote(self, session: Tracked, text: Text, outcome: WriteOutcome) -> None:
+        """Record and log what became of a text."""
+
+    def decided(self, kind: Kind, session: Tracked, decision: Decision) -> None:
+        """Log a decision that differs from the one before."""
+
+    def skipped(self, path: str, why: str) -> None:
+        """Log, once a file, that it is left alone."""
+
+    def leave(self, session: Tracked) -> None:
+        """The session is quiet: save what is needed to know it again."""
+
+    def owned(self, session: Tracked) -> bool:
+        """Whether any process has the session."""
+
+    def owners_changed(self, session: Tracked) -> bool:
+        """Whether the set of live owners of this session changed since the last call."""
+
+
+class Pipeline:
+    """Owns the sessions that moved lately, and the deadlines."""
+
+    def __init__(self, world: World, kinds: Iterable[Kind] = (Kind.TITLE, Kind.RECAP)) -> None:
+        self._world = world
+        self._kinds = tuple(kinds)
+        self._sessions: dict[str, Tracked] = {}
+        self._deadlines: list[tuple[float, int, str]] = []
+        self._due: dict[str, float] = {}
+        self._ticket = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def session(self, path: str) -> Tracked | None:
+        """The session at `path`, if it moved lately."""
+        return self._sessions.get(path)
+
+    def sessions(self) -> tuple[Tracked, ...]:
+        """All sessions that moved lately."""
+        return tuple(self._sessions.values())
+
+    # -- what can happen ----------------------------------------------------------------------------------------------
+
+    def on_change(self, path: str) -> None:
+        """The file at `path` may have changed."""
+        session = self._refresh(path)
+        if session is not None:
+            self._schedule(path, session.still_since + self._world.settle_seconds())
+
+    def on_answer(self, path: str, answer: Text | Refusal | Hold) -> None:
+        """A model call for the session at `path` has ended."""
+        session = self._refresh(path)
+        if session is None:
+            return
+        session.in_flight.discard(answer.kind)
+        if isinstance(answer, Refusal):
+            self._world.refused(session, answer)
+        elif isinstance(answer, Hold):
+            session.held[answer.kind] = answer.until
+        else:
+            self._place(session, answer)
+        self._evaluate(session)
+
+    def on_owners(self) -> None:
+        """Some Qwen Code process started, ended or changed its session."""
+        for session in self.sessions():
+            if self._world.owners_changed(session):
+                self._evaluate(session)
+
+    def on_deadline(self, now: float) -> None:
+        """Look again at every session whose time has come."""
+        while self._deadlines and self._deadlines[0][0] <= now:
+            at, _, path = heapq.heappop(self._deadlines)
+            if self._due.get(path) != at:
+                continue
+            del self._due[path]
+            session = self._refresh(path)
+            if session is not None:
+                self._evaluate(session)
+
+    def on_circumstances(self) -> None:
+        """Settings, switches, the budget or the brake may have changed: look at every session again."""
+        for path in list(self._sessions):
+            session = self._refresh(path)
+            if session is not None:
+                self._evaluate(session)
+
+    def next_deadline(self) -> float | None:
+        """When `on_deadline` has something to do, seconds since the epoch."""
+        while self._deadlines and self._due.get(self._deadlines[0][2]) != self._deadlines[0][0]:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def track(self, path: str) -> None:
+        """Look at a session that has something to deliver although its file did not move."""
+        session = self._refresh(path)
+        if session is not None:
+            self._evaluate(session)
+
+    def forget(self, path: str) -> None:
+        """Let go of a session that is not watched any more. An answer on its way is still placed: it is paid."""
+        self._forget(path)
+
+    # -- what follows -------------------------------------------------------------------------------------------------
+
+    def _refresh(self, path: str) -> Tracked | None:
+        session = self._sessions.get(path)
+        now = self._world.now()
+        seen = self._world.read(path, session.seen if session else None)
+        if isinstance(seen, Missing | Unsafe):
+            if isinstance(seen, Unsafe):
+                self._world.skipped(path, seen.why)
+            self._forget(path)
+            return None
+        if session is None:
+            before = self._world.baseline(path)
+            still_since = min(now, seen.changed_at)
+            session = Tracked(path, seen, still_since, moved=before is None or seen.size > before)
+            self._sessions[path] = session
+            self._trim()
+        elif seen.size != session.seen.size:
+            session.still_since = now
+            session.moved = session.moved or seen.size > session.seen.size
+        session.seen = seen
+        return session
+
+    def _evaluate(self, session: Tracked) -> None:
+        now = self._world.now()
+        waits: list[float] = []
+        due = self._world.deliver(session, now)
+        session.settled = due is None
+        if due is not None and due.at is not None:
+            waits.append(due.at)
+        for kind in self._kinds:
+            decision = self._world.decide(kind, session, now)
+            self._tell(kind, session, decision)
+            session.settled = session.settled and isinstance(decision, Skip)
+            if isinstance(decision, Act):
+                held = session.held.pop(kind, 0.0)
+                begun = Hold(kind, held) if held > now else self._world.begin(kind, session)
+                if isinstance(begun, Hold):
+                    session.held[kind] = begun.until
+                    waits.append(begun.until)
+                elif isinstance(begun, Refusal):
+                    self._world.refused(session, begun)
+                elif begun:
+                    session.in_flight.add(kind)
+            elif isinstance(decision, WaitUntil) and decision.at is not None:
+                waits.append(decision.at)
+        if waits:
+            self._schedule(session.path, max(min(waits), now + 0.05))
+        elif now - session.still_since < FORGET_SECONDS:
+            self._schedule(session.path, session.still_since + FORGET_SECONDS)
+        elif not session.in_flight and due is None and not self._world.owned(session):
+            self._leave(session)
+
+    def _place(self, session: Tracked, text: Text) -> None:
+        outcome = self._world.write(session, text)
+        if isinstance(outcome, Declined) and outcome.reason in (Reason.LOCKED, Reason.WORKING, Reason.PAUSED):
+            self._world.keep(session, text, outcome.reason)
+        elif isinstance(outcome, Failed) and not outcome.anomaly:
+            self._world.keep(session, text, outcome.detail)
+        self._world.wrote(session, text, outcome)
+        if isinstance(outcome, Written):
+            self._refresh_quietly(session)
+
+    def _refresh_quietly(self, session: Tracked) -> None:
+        """Take our own line in without counting it as movement."""
+        seen = self._world.read(session.path, session.seen)
+        if not isinstance(seen, Missing | Unsafe):
+            session.seen = seen
+
+    def _tell(self, kind: Kind, session: Tracked, decision: Decision) -> None:
+        said = (None, "") if isinstance(decision, Act) else (decision.reason, decision.detail)
+        if session.said.get(kind) != said:
+            session.said[kind] = said
+            self._world.decided(kind, session, decision)
+
+    def _schedule(self, path: str, at: float) -> None:
+        if path in self._due and self._due[path] <= at:
+            # An earlier look will find out by itself what is due then.
+            return
+        self._due[path] = at
+        heapq.heappush(self._deadlines, (at, next(self._ticket), path))
+
+    def _leave(self, session: Tracked) -> None:
+        self._world.leave(session)
+        self._forget(session.path)
+
+    def _forget(self, path: str) -> None:
+        self._sessions.pop(path, None)
+        self._due.pop(path, None)
+
+    def _trim(self) -> None:
+        while len(self._sessions) > MAX_TRACKED:
+            stillest = min(
+                (each for each in self._sessions.values() if not each.in_flight),
+                key=lambda each: each.still_since,
+                default=None,
+            )
+            if stillest is None:
+                return
+            self._leave(stillest)
