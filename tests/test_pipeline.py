@@ -152,6 +152,22 @@ def test_an_owned_session_stays_known_and_a_quiet_one_is_forgotten(world: FakeWo
     assert pipeline.next_deadline() is None
 
 
+@pytest.mark.parametrize("obstacle", [{"paused": "until resume"}, {"calls_left": 0}])
+def test_what_waits_for_the_world_is_not_forgotten(
+    world: FakeWorld, pipeline: Pipeline, obstacle: dict[str, object]
+) -> None:
+    """A pause or an empty budget ends some day: the session is titled then, though it has long been quiet."""
+    free = world.facts
+    world.facts = replace(world.facts, **obstacle)  # type: ignore[arg-type]
+    put(world, Story().turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, 5 * FORGET_SECONDS)
+    assert (len(pipeline), world.calls) == (1, [])
+    world.facts = free
+    pipeline.on_circumstances()
+    assert len(world.calls) == 1
+
+
 def test_a_deleted_file_is_forgotten_with_its_deadlines(world: FakeWorld, pipeline: Pipeline) -> None:
     """Nothing is asked or written for a file that has gone."""
     put(world, Story().turn())

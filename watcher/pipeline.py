@@ -26,6 +26,7 @@ RETRY_FAILED_SECONDS: Final = 300.0
 FORGET_SECONDS: Final = 900.0
 """A session that needs nothing and has been still for so long costs no memory any more."""
 MAX_TRACKED: Final = 1024
+_WORLDLY: Final = frozenset({Reason.PAUSED, Reason.BUDGET_EXHAUSTED})
 
 
 class Seen(Protocol):
@@ -100,6 +101,8 @@ class Tracked:
     """The last decision that was logged for each kind, so that each is logged once."""
     settled: bool = False
     """The last look left nothing to wait for."""
+    blocked: bool = False
+    """Only something outside the session stands in the way: a pause, the budget."""
 
     @property
     def state(self) -> SessionState:
@@ -154,7 +157,7 @@ class World(Protocol):
         """Whether any process has the session."""
 
     def owners_changed(self, session: Tracked) -> bool:
-        """Whether the set of live owners of this session changed since the last call."""
+        """Whether the set of live owners of this session changed since the last call, or there was none yet."""
 
 
 class Pipeline:
@@ -203,8 +206,12 @@ class Pipeline:
 
     def on_owners(self) -> None:
         """Some Qwen Code process started, ended or changed its session."""
-        for session in self.sessions():
-            if self._world.owners_changed(session):
+        for known in self.sessions():
+            if not self._world.owners_changed(known):
+                continue
+            # What an owner wrote at its end stands in the file by now, but its event may still be on the way.
+            session = self._refresh(known.path)
+            if session is not None:
                 self._evaluate(session)
 
     def on_deadline(self, now: float) -> None:
@@ -269,12 +276,14 @@ class Pipeline:
         waits: list[float] = []
         due = self._world.deliver(session, now)
         session.settled = due is None
+        session.blocked = False
         if due is not None and due.at is not None:
             waits.append(due.at)
         for kind in self._kinds:
             decision = self._world.decide(kind, session, now)
             self._tell(kind, session, decision)
             session.settled = session.settled and isinstance(decision, Skip)
+            session.blocked = session.blocked or (isinstance(decision, WaitUntil) and decision.reason in _WORLDLY)
             if isinstance(decision, Act):
                 held = session.held.pop(kind, 0.0)
                 begun = Hold(kind, held) if held > now else self._world.begin(kind, session)
@@ -291,7 +300,7 @@ class Pipeline:
             self._schedule(session.path, max(min(waits), now + 0.05))
         elif now - session.still_since < FORGET_SECONDS:
             self._schedule(session.path, session.still_since + FORGET_SECONDS)
-        elif not session.in_flight and due is None and not self._world.owned(session):
+        elif not session.in_flight and due is None and not session.blocked and not self._world.owned(session):
             self._leave(session)
 
     def _place(self, session: Tracked, text: Text) -> None:
@@ -340,4 +349,7 @@ class Pipeline:
             )
             if stillest is None:
                 return
-            self._leave(stillest)
+            if stillest.blocked:
+                self._forget(stillest.path)  # not noted as seen, so that the next start finds it again
+            else:
+                self._leave(stillest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from watcher import __version__
-from watcher.cli.output import fail
-from watcher.errors import UsageError, WatcherError
+from watcher.cli.ending import INTERRUPTED, exit_code_of
+from watcher.errors import UsageError
 
 PROGRAM = "qwen-watcher"
-INTERRUPTED = 130
 
 app = typer.Typer(
     name=PROGRAM,
@@ -54,17 +52,18 @@ ShowRequest = Annotated[
 
 def main(arguments: Sequence[str]) -> int:
     """Run one command. Returns the exit code: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted."""
+    return exit_code_of(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str]) -> object:
     try:
-        result: object = app(list(arguments) or ["--help"], prog_name=PROGRAM, standalone_mode=False)
-    except (typer.Abort, KeyboardInterrupt):
+        return app(list(arguments) or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    except typer.Abort:
         return INTERRUPTED
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else PROGRAM
-        return fail(UsageError(f"{error.format_message()} (see `{command} --help`)"))
-    except WatcherError as error:
-        return fail(error)
-    return result if isinstance(result, int) else 0
+        raise UsageError(f"{error.format_message()} (see `{command} --help`)") from error
 
 
 def _version(value: bool) -> None:
@@ -94,10 +93,9 @@ def run(
     log_level: Annotated[str | None, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")] = None,
 ) -> int:
     """Watch the sessions, in the foreground. This is what the services start."""
-    from watcher.daemon import Daemon  # noqa: PLC0415
+    from watcher.cli.run import run_watcher  # noqa: PLC0415
 
-    flags = {key: value for key, value in (("log.format", log_format), ("log.level", log_level)) if value is not None}
-    return Daemon(os.environ, config_file=config, flags=flags, dry_run=dry_run).run()
+    return run_watcher(config=config, dry_run=dry_run, log_format=log_format, log_level=log_level)
 
 
 @app.command(**_example("qwen-watcher demo"))

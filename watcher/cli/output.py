@@ -89,10 +89,12 @@ def write(text: str, stream: TextIO) -> None:
     try:
         stream.write(text)
         stream.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes once more at exit; give it somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        raise SystemExit(0) from None
+        if isinstance(error, BrokenPipeError):
+            raise SystemExit(0) from None
+        raise
 
 
 def say_filled(text: str, *, first: str = "", rest: str = "", style: str = "") -> None:
@@ -107,10 +109,14 @@ def say_filled(text: str, *, first: str = "", rest: str = "", style: str = "") -
         say((rest if number else first) + styled(line, style))
 
 
+def takes_utf8() -> bool:
+    """Whether stdout can print every character."""
+    return (sys.stdout.encoding or "utf-8").lower().replace("-", "") == "utf8"
+
+
 def say_json(value: object) -> None:
     """One line of JSON on stdout. Lone surrogates stay escaped, so any locale can print it."""
-    encoding = (sys.stdout.encoding or "utf-8").lower().replace("-", "")
-    text = json.dumps(value, ensure_ascii=encoding != "utf8")
+    text = json.dumps(value, ensure_ascii=not takes_utf8())
     write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n", sys.stdout)
 
 

@@ -73,9 +73,8 @@ def _since(found: Mapping[str, Any], place: Workplace) -> str:
     return ", ".join(words)
 
 
-def _error(error: Any, place: Workplace) -> str:
-    if not isinstance(error, Mapping):
-        return printable(str(error))
-    when = f"{ago(error['at'], place.clock())} ago: " if isinstance(error.get("at"), int | float) else ""
-    words = (error.get("reason"), error.get("detail"))
-    return printable(when + ", ".join(str(word) for word in words if word))
+def _error(error: Mapping[str, Any], place: Workplace) -> str:
+    at = datetime.fromisoformat(error["timestamp"]).timestamp()
+    detail = f" ({error['detail']})" if error["detail"] else ""
+    when = ago(at, place.clock())
+    return printable(f"{when} ago, {error['kind']} of {error['session_id'][:8]}: {error['reason']}{detail}")

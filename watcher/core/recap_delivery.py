@@ -14,13 +14,15 @@ from typing import Final
 from watcher.core.decisions import Decision, Guard
 from watcher.core.generation import Kind
 from watcher.core.guard_rows import Row, decided, guards, skip_row, wait_row
-from watcher.core.owner import NOBODY, Ownership
+from watcher.core.owner import NOBODY, Ownership, OwnerSource
 from watcher.core.reasons import Reason
 from watcher.core.recap_policy import running_row, still_row
 from watcher.core.session import SessionState
 
 LEASE_LOOK_SECONDS: Final = 10.0
 """How often a lease in the way is looked at again: a kept text is due 15 s after it is gone (design 11)."""
+UNTOLD_END_LOOK_SECONDS: Final = 10.0
+"""How often an owner that was found by a search is looked for again: its end is due to be noticed as soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def _delivery_rows(facts: DeliveryFacts, now: float) -> Iterator[Row]:
         yield skip_row(Reason.NOTHING_NEW, "delivered" if stands else "", ok=not stands)
     yield wait_row(Reason.PAUSED, facts.paused, ok=not facts.paused)
     held = "a live ACP or daemon process has the session" if ownership.is_daemon else ""
-    yield wait_row(Reason.LOCKED, held, ok=not held)
+    # Nothing tells of the end of a process that stands in no record.
+    unregistered = any(owner.source is OwnerSource.PROCESS for owner in ownership.live)
+    yield wait_row(Reason.LOCKED, held, ok=not held, at=now + UNTOLD_END_LOOK_SECONDS if unregistered else None)
     yield wait_row(Reason.LOCKED, facts.leased, ok=not facts.leased, at=now + LEASE_LOOK_SECONDS)
     if ownership.owned:
         written = bool(kept.record_uuids)

@@ -15,7 +15,7 @@ from typing import Final
 from watcher.core.decisions import Decision, Guard, WaitUntil
 from watcher.core.generation import Kind
 from watcher.core.guard_rows import Row, decided, guards, skip_row, wait_row
-from watcher.core.owner import NOBODY, Ownership
+from watcher.core.owner import NOBODY, TUI, Ownership
 from watcher.core.policy import FRESH_SECONDS, turn_over
 from watcher.core.presence import Away, Here, Status, Working, next_look
 from watcher.core.reasons import Reason
@@ -202,7 +202,7 @@ def _presence_row(facts: RecapFacts, now: float) -> Row:
             return wait_row(Reason.WORKING, "a turn is running", ok=False)
         case Away() if waits_for_return:
             # Only a terminal tells of a return; of an editor, the next prompt is the first sign, and comes too late.
-            looks = any(owner.tty is not None for owner in facts.ownership.live)
+            looks = any(owner.kind == TUI and owner.tty is not None for owner in facts.ownership.live)
             at = next_look(now, RETURN_LOOK_SECONDS) if looks else None
             detail = f"away for {_span(now - status.since)}, waits for the return"
             return wait_row(Reason.AWAY_NOT_YET, detail, ok=False, at=at)

@@ -107,9 +107,11 @@ class Intent:
     """What is about to be written: enough for the next start to verify a write that was cut off.
 
     `line` is all that goes into the one write, at `offset`: a newline before it where a torn line had to be ended.
+    `spare` are the ids that corrective records will have, so that the next start knows them for ours.
     """
 
     uuid: str
+    spare: tuple[str, ...]
     parent: str
     path: str
     session_id: str
