@@ -19,7 +19,7 @@ from watchdog.observers.polling import PollingObserver
 
 from tests.support.users import open_directory, without_privileges
 from watcher.config import Config, TitleConfig, WatchConfig
-from watcher.doctor import CHECK_NAMES, ENVIRONMENT_CHECKS, Check, DoctorContext, Status, run_checks, worst
+from watcher.doctor import CHECK_NAMES, CHECKS, Check, DoctorContext, Status, run_checks, worst
 from watcher.doctor.places import measure_event
 from watcher.edge.mounts import Mount, parse_mountinfo, read_mounts
 from watcher.edge.watch_limits import InotifyUse, read_inotify_use
@@ -55,7 +55,7 @@ def make(tmp_path: Path) -> Make:
 
 def run(name: str, context: DoctorContext) -> Check:
     """One check, as `doctor` runs it."""
-    [check] = run_checks(context, {name: ENVIRONMENT_CHECKS[name]})
+    [check] = run_checks(context, {name: CHECKS[name]})
     assert check.check == name
     assert "\n" not in check.detail
     assert check.status is Status.OK or check.detail
@@ -328,6 +328,7 @@ def service(**values: Any) -> ServiceStatus:
         (service(enabled=False), {}, Status.WARN, "login"),
         (service(), {"version": "2.0", "running_version": "1.9"}, Status.WARN, "1.9"),
         (service(), {"service_command": ("/other/python", "run")}, Status.WARN, "/other/python"),
+        (service(), {"unit_current": False}, Status.WARN, "another version"),
         (None, {"service_problem": "neither systemd nor launchd"}, Status.WARN, "neither"),
     ],
 )
@@ -390,7 +391,7 @@ def test_a_check_that_cannot_be_made_has_failed_and_the_others_run(make: Make) -
     def refused(_context: DoctorContext) -> Check:
         raise StateError("the database is gone; remove it")
 
-    checks = {"brake": refused, "sessions": broken, "python": ENVIRONMENT_CHECKS["python"]}
+    checks = {"brake": refused, "sessions": broken, "python": CHECKS["python"]}
     results = run_checks(make(), checks)
     assert [(result.check, result.status) for result in results] == [
         ("python", Status.OK),
@@ -403,7 +404,7 @@ def test_a_check_that_cannot_be_made_has_failed_and_the_others_run(make: Make) -
 
 def test_every_check_has_a_documented_name() -> None:
     """The checks here are among the documented ones, none twice."""
-    assert set(ENVIRONMENT_CHECKS) <= set(CHECK_NAMES)
+    assert set(CHECKS) <= set(CHECK_NAMES)
     assert len(CHECK_NAMES) == len(set(CHECK_NAMES)) == 23
 
 

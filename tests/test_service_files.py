@@ -371,7 +371,7 @@ def test_a_plan_holds_command_variables_and_key() -> None:
     environ = {"HOME": "/h", "PATH": os.environ["PATH"], "QWEN_HOME": "/q", "MY_KEY": "k"}
     plan = plan_install(environ, interpreter)
     assert (plan.command[0], dict(plan.carried), dict(plan.stored)) == (sys.executable, {"QWEN_HOME": "/q"}, {})
-    assert dict(plan_install(environ, interpreter, store_key="MY_KEY").stored) == {"MY_KEY": "k"}
+    assert dict(plan_install(environ, interpreter, store_keys=["MY_KEY"]).stored) == {"MY_KEY": "k"}
 
 
 def test_check_interpreter_asks_the_interpreter_itself() -> None:

@@ -124,6 +124,27 @@ def test_install_writes_enables_starts_and_waits(mac: Mac) -> None:
     assert status.interpreter_missing
 
 
+def test_an_agent_of_another_version_is_told(mac: Mac) -> None:
+    """Current after an install, from any shell; not after the program moved or the template changed."""
+    assert mac.service().is_current(REQUEST.command)
+    mac.service().install(REQUEST)
+    mac.environ["PATH"] += ":/another"
+    assert mac.service().is_current(REQUEST.command)
+    assert not mac.service().is_current(("/moved/python", *REQUEST.command[1:]))
+    mac.plist.write_text(mac.plist.read_text().replace("Background", "Standard"))
+    assert not mac.service().is_current(REQUEST.command)
+    mac.plist.write_bytes(b"not ours")
+    assert mac.service().is_current(REQUEST.command)
+
+
+def test_without_launchd_it_says_so_at_once(mac: Mac) -> None:
+    """Asked before anything is decided."""
+    mac.service().check_available()
+    mac.set(domains=[])
+    with pytest.raises(ServiceError, match="launchd does not answer"):
+        mac.service().check_available()
+
+
 def test_a_second_install_changes_no_file_and_restarts(mac: Mac) -> None:
     """Installing again leaves the files as they are and starts the service anew, after the old one has ended."""
     mac.service().install(REQUEST)

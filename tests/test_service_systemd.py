@@ -348,6 +348,24 @@ def test_without_a_user_bus_one_line_and_nothing_half_written(tmp_path: Path) ->
     assert service.uninstall().removed == ()
 
 
+def test_a_unit_of_another_version_is_told(tmp_path: Path) -> None:
+    """Current as rendered now; not with another interpreter or after the template changed; a foreign one is left be."""
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    run = command_runner(environ, timeout_seconds=60)
+    service = SystemdService(environ, run, user="nobody", environment_path=environment_path(environ))
+    unit = tmp_path / ".config" / "systemd" / "user" / UNIT
+    unit.parent.mkdir(parents=True)
+    command = ("/x/python", "run")
+    assert service.is_current(command)
+    unit.write_text(render_unit(read_template(SYSTEMD_TEMPLATE), command, environment_path(environ)))
+    assert service.is_current(command)
+    assert not service.is_current(("/y/python", "run"))
+    unit.write_text(unit.read_text().replace("Nice=10", "Nice=5"))
+    assert not service.is_current(command)
+    unit.write_text("[Service]\nExecStart=/z\n")
+    assert service.is_current(command)
+
+
 def test_without_a_user_bus_uninstall_still_removes_the_files(tmp_path: Path) -> None:
     """Where the manager is gone, its files can be removed all the same."""
     environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
@@ -361,6 +379,43 @@ def test_without_a_user_bus_uninstall_still_removes_the_files(tmp_path: Path) ->
     assert service.status().enabled
     assert service.uninstall().removed == (unit,)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.systemd
+def test_what_the_unit_leaves_out_would_break_it(unprivileged: Machine) -> None:
+    """Each row of the security score that could be closed, under the manager of an ordinary user: it does not start, or
+    it can no longer see the owner's process. This is why the score is what it is (docs/install.md).
+    """
+    manager = unprivileged.manager
+    owner = subprocess.Popen(manager.as_user(["sleep", "100"]), env={**manager.environ, "LOOK": "here"})
+    try:
+        wait_for(
+            lambda: Path(f"/proc/{owner.pid}/comm").read_text() == "sleep\n", seconds=20, what="the owner has started"
+        )
+        look = ["grep", "-q", "LOOK=here", f"/proc/{owner.pid}/environ"]
+
+        def works(*options: str) -> bool:
+            words = [word for option in options for word in ("--property", option)]
+            run = ["systemd-run", "--user", "--wait", "--quiet", "--collect", *words, *look]
+            return manager.run(*run, check=False).returncode == 0
+
+        assert works()
+        assert works(*(f"{name}={value}" for name, value in hardening()))
+        for option in (
+            *("CapabilityBoundingSet=", "CapabilityBoundingSet=~CAP_SYS_TIME", "ProtectClock=yes"),
+            *("ProtectKernelLogs=yes", "ProtectKernelModules=yes", "PrivateDevices=yes", "PrivateUsers=yes"),
+            *(f"User={manager.user}", "RootDirectory=/"),
+        ):
+            assert not works(option), option
+    finally:
+        owner.kill()
+        owner.wait()
+
+
+def hardening() -> list[tuple[str, str]]:
+    """The hardening options of the unit, in their order."""
+    lines = read_template(SYSTEMD_TEMPLATE).partition("# Hardening.")[2].partition("[Install]")[0].splitlines()
+    return [(name, value) for name, found, value in (line.partition("=") for line in lines) if found and name[0] != "#"]
 
 
 def _analyze(tmp_path: Path, rendered: bool, *words: str) -> subprocess.CompletedProcess[str]:

@@ -7,19 +7,20 @@ from pathlib import Path
 
 from watcher.config import LoadedConfig
 from watcher.qwen.contract import DISABLE_TITLE_VARIABLE, is_truthy_switch
+from watcher.qwen.model_choice import explicit_choice
 from watcher.qwen.settings import QwenSettings
 
 
 def plan_lines(loaded: LoadedConfig, settings: QwenSettings, environ: Mapping[str, str]) -> tuple[str, str]:
     """One line about titles and one about recaps. Sessions may differ where their projects' settings do."""
-    return f"titles: {_titles(loaded, settings, environ)}", f"recaps: {_recaps(loaded, settings)}"
+    return f"titles: {_titles(loaded, settings, environ)}", f"recaps: {_recaps(loaded, settings, environ)}"
 
 
 def _titles(loaded: LoadedConfig, settings: QwenSettings, environ: Mapping[str, str]) -> str:
     off = titles_off(loaded, settings, environ)
     if off:
         return f"off ({off})"
-    model, missing = model_name(loaded, settings)
+    model, missing = model_name(loaded, settings, environ)
     if not model:
         return f"none, {missing}; {how_to_choose(loaded.path)}"
     if model == "extractive":
@@ -31,13 +32,13 @@ def _own_tries(settings: QwenSettings) -> str:
     return ", after Qwen Code's own tries" if settings.has_native_fast_model and not settings.title_disabled_by else ""
 
 
-def _recaps(loaded: LoadedConfig, settings: QwenSettings) -> str:
+def _recaps(loaded: LoadedConfig, settings: QwenSettings, environ: Mapping[str, str]) -> str:
     recap = loaded.config.recap
     enabled = settings.show_session_recap if recap.enabled == "auto" else bool(recap.enabled)
     if not enabled:
         reason = "general.showSessionRecap is off in Qwen Code" if recap.enabled == "auto" else "recap.enabled = false"
         return f"off ({reason})"
-    model, missing = model_name(loaded, settings, main=recap.fallback_to_main)
+    model, missing = model_name(loaded, settings, environ, main=recap.fallback_to_main)
     if not model:
         return f"none, {missing}; {how_to_choose(loaded.path)}"
     minutes = recap.away_minutes if recap.away_minutes is not None else settings.away_threshold_minutes
@@ -54,13 +55,16 @@ def titles_off(loaded: LoadedConfig, settings: QwenSettings, environ: Mapping[st
     return f"{DISABLE_TITLE_VARIABLE} in {settings.title_disabled_by}" if settings.title_disabled_by else ""
 
 
-def model_name(loaded: LoadedConfig, settings: QwenSettings, *, main: bool = False) -> tuple[str, str]:
+def model_name(
+    loaded: LoadedConfig, settings: QwenSettings, environ: Mapping[str, str], *, main: bool = False
+) -> tuple[str, str]:
     """The text model's name, or "" and the missing piece. `main`: the main model may stand in."""
     model = loaded.config.model
     if model.source == "extractive":
         return "extractive", ""
     if model.source == "explicit":
-        return model.name or "", "model.name is not set"
+        explicit = explicit_choice(model.api, model.name or "", model.base_url, model.api_key_env, environ)
+        return explicit.id, explicit.missing
     choice = settings.fast_model
     if choice.missing and main and not settings.main_model.missing:
         choice = settings.main_model

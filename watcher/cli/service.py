@@ -107,7 +107,10 @@ def show_service() -> int:
 
 def show_logs(*, follow: bool, lines: int) -> int:
     """Show the service's log with the program that the system has for it. Raises ServiceError when there is none."""
-    command = find_manager(dict(os.environ)).logs_command(lines=lines, follow=follow)
+    manager = find_manager(dict(os.environ))
+    if not manager.status().installed:
+        say("the service is not installed; what follows is from before", sys.stderr)
+    command = manager.logs_command(lines=lines, follow=follow)
     try:
         return 1 if subprocess.run(command, check=False).returncode else 0
     except OSError as error:

@@ -26,7 +26,7 @@ def check_python(context: DoctorContext) -> Check:
     if context.python_version[:2] >= MINIMUM_PYTHON:
         return Check("python", Status.OK, f"Python {version} at {sys.executable}")
     needed = ".".join(map(str, MINIMUM_PYTHON))
-    fix = f"install Python {needed} or later, then `pipx install --python python{needed} {DISTRIBUTION}`"
+    fix = f"pipx install --python python{needed} {DISTRIBUTION}  # once Python {needed} or later is installed"
     return Check("python", Status.FAIL, f"Python {version}, but {needed} or later is needed", fix)
 
 
@@ -47,7 +47,7 @@ def check_packages(context: DoctorContext) -> Check:
         else:
             versions.append(f"{name} {package.version}")
     if problems:
-        fix = f"install {DISTRIBUTION} again, as with `pipx reinstall {DISTRIBUTION}`"
+        fix = f"pipx reinstall {DISTRIBUTION}  # or install it again as you did before"
         return Check("packages", Status.FAIL, ", ".join(problems), fix)
     return Check("packages", Status.OK, ", ".join(versions))
 

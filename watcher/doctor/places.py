@@ -15,7 +15,7 @@ from watchdog.events import FileCreatedEvent, FileSystemEvent, FileSystemEventHa
 from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
-from watcher.doctor.values import Check, DoctorContext, Status, worst
+from watcher.doctor.values import Check, DoctorContext, Status, can, worst
 from watcher.edge.mounts import FileSystemKind, classify
 from watcher.edge.scan import Unreadable, chats_dirs
 from watcher.edge.watch_limits import explain_limit, is_limit
@@ -48,13 +48,13 @@ def check_state_dir(context: DoctorContext) -> Check:
     """The state directory can be used, is private, is local and has room."""
     directory = context.state_dir
     mount = classify(os.path.realpath(directory), context.mounts)
-    elsewhere = "set QWEN_WATCHER_STATE_DIR to another directory"
+    elsewhere = "export QWEN_WATCHER_STATE_DIR=/another/directory  # then: qwen-watcher service install"
     if mount.is_network:
         return Check(
             "state_dir", Status.FAIL, f"{directory}: {mount.reason}; its database needs a local disk", elsewhere
         )
     existing = next(path for path in (directory, *directory.parents) if path.exists() or path.is_symlink())
-    if not existing.is_dir() or not _can(existing, os.R_OK | os.W_OK | os.X_OK):
+    if not existing.is_dir() or not can(existing, os.R_OK | os.W_OK | os.X_OK):
         why = "cannot be written" if existing.is_dir() else "is not a directory"
         return Check("state_dir", Status.FAIL, f"{existing} {why}", elsewhere)
     space = os.statvfs(existing)
@@ -62,7 +62,10 @@ def check_state_dir(context: DoctorContext) -> Check:
     if free_bytes < _LITTLE_SPACE_BYTES:
         status = Status.FAIL if free_bytes < _NO_SPACE_BYTES else Status.WARN
         return Check(
-            "state_dir", status, f"{directory}: {free_bytes // 2**20} MiB free", "free some space on that disk"
+            "state_dir",
+            status,
+            f"{directory}: {free_bytes // 2**20} MiB free",
+            shlex.join(["df", "-h", str(existing)]) + "  # free some space on that disk",
         )
     if existing != directory:
         return Check("state_dir", Status.OK, f"{directory} will be made")
@@ -145,14 +148,14 @@ def _check_home(root: Root) -> Check:
     mend = shlex.join(["chmod", "u+rwx", str(base)])
     if not base.is_dir():
         return Check("homes", Status.FAIL, f"{base} is not a directory", "name the right one in [watch] homes")
-    if not _can(base, os.R_OK | os.X_OK):
+    if not can(base, os.R_OK | os.X_OK):
         return Check("homes", Status.FAIL, f"{base} cannot be read", mend)
     if not projects.exists():
         return Check("homes", Status.OK, f"{base} (no session yet)")
     found = list(chats_dirs(str(projects)))
     directories = [Path(each) for each in found if isinstance(each, str) and Path(each).exists()]
     for mode, verb, letters in ((os.R_OK | os.X_OK, "read", "u+rx"), (os.W_OK, "written", "u+w")):
-        closed = [directory for directory in (projects, *directories) if not _can(directory, mode)]
+        closed = [directory for directory in (projects, *directories) if not can(directory, mode)]
         if closed:
             fix = shlex.join(["chmod", letters, str(closed[0])])
             detail = f"{len(closed)} of its directories cannot be {verb}: {closed[0]}"
@@ -182,11 +185,6 @@ def _count_directories(root: Root) -> int:
         )
     except OSError:
         return 1
-
-
-def _can(path: Path, mode: int) -> bool:
-    """Whether this process may, asked of the kernel: a read-only file system says no to root as well."""
-    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _sysctl(name: str, value: int) -> str:

@@ -26,7 +26,7 @@ def check_service(context: DoctorContext) -> Check:
         return Check("service", Status.FAIL, detail, INSTALL)
     if service.state is ServiceState.FAILED:
         logs = "qwen-watcher service logs"
-        return Check("service", Status.FAIL, f"it failed: {service.detail}", f"{logs}; then {INSTALL}")
+        return Check("service", Status.FAIL, f"it failed: {service.detail}", f"{logs}  # says why; then {INSTALL}")
     if service.state is ServiceState.UNKNOWN:
         return Check("service", Status.WARN, "installed, but its manager does not answer here", "qwen-watcher run")
     if service.state is ServiceState.STOPPED:
@@ -38,7 +38,10 @@ def check_service(context: DoctorContext) -> Check:
         return Check("service", Status.WARN, detail, INSTALL)
     if service.ours and context.service_command and service.command[:1] != context.service_command[:1]:
         detail = f"it runs {service.command[0]}, this command {context.service_command[0]}"
-        return Check("service", Status.WARN, detail, f"{INSTALL}, to let it run this one")
+        return Check("service", Status.WARN, detail, f"{INSTALL}  # lets it run this one")
+    if not context.unit_current:
+        detail = f"{service.unit_path} was written by another version of this program"
+        return Check("service", Status.WARN, detail, INSTALL)
     running = f", pid {service.pid}" if service.pid else ""
     return Check("service", Status.OK, f"{service.manager}, {service.state}{running}: {service.unit_path}")
 
@@ -55,10 +58,10 @@ def check_service_environment(context: DoctorContext) -> Check:
     if key and context.environ.get(key) and not theirs.get(key):
         detail = f"{key}, the key of your model, is set in this shell only"
         config_dir = context.roots[0].config_dir if context.roots else Path("~/.qwen")
-        return Check(name, Status.FAIL, detail, f"{INSTALL} --store-key, or put {key} into {config_dir / '.env'}")
+        return Check(name, Status.FAIL, detail, f"{INSTALL} --store-key  # or put {key} into {config_dir / '.env'}")
     if differing:
         detail = f"the service does not see what this shell has: {', '.join(differing)}"
-        return Check(name, Status.WARN, detail, f"run this in the shell that has them: {INSTALL}")
+        return Check(name, Status.WARN, detail, f"{INSTALL}  # in the shell that has them")
     return Check(name, Status.OK, f"as in this shell: {', '.join(ours)}" if ours else "nothing to carry over")
 
 

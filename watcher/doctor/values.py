@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import sys
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from watcher.config import Config
+from watcher.core.generation import Outcome
 from watcher.edge.mounts import Mount, read_mounts
+from watcher.edge.store import Store
+from watcher.edge.text_model import Endpoint
 from watcher.edge.watch_limits import InotifyUse, read_inotify_use
 from watcher.errors import WatcherError
 from watcher.qwen.roots import Root
@@ -37,7 +43,7 @@ class Check:
     detail: str
     """One line: what was found, with its numbers."""
     fix: str = ""
-    """One line that can be pasted, or a plain sentence; empty when there is nothing to mend."""
+    """A command that can be pasted, more words behind a ` # `; or a plain sentence. Empty: nothing to mend."""
 
 
 CHECK_NAMES = (
@@ -46,6 +52,10 @@ CHECK_NAMES = (
     *("instance", "brake", "service", "service_environment", "lingering"),
 )
 """All checks by name, in the order in which they are shown (design 11)."""
+
+
+Probe = Callable[[Endpoint], tuple[Outcome, float]]
+"""Asks an endpoint once; gives what came of it and the seconds that it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,19 @@ class DoctorContext:
     """Where sessions may be (`qwen.roots.session_roots`)."""
     settings: Mapping[Path, QwenSettings] = field(default_factory=dict)
     """Qwen Code's settings outside of any project, for each config directory."""
+    config_file: Path | None = None
+    """Our configuration file, which need not exist."""
+    config_problem: str = ""
+    """Why our configuration cannot be used; the checks then look at the defaults."""
+    store: Store | None = field(default=None, repr=False)
+    """The state database; None where there is none yet, or none that can be used (`store_problem`)."""
+    store_problem: str = ""
+    now: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
+    today: str = ""
+    """The local date by which calls are counted."""
+    probe: Probe | None = field(default=None, repr=False)
+    """Makes one tiny model call; None: no model is asked."""
     model_address: str = ""
     """Base URL of the text model; empty when there is none."""
     key_variable: str = ""
@@ -71,12 +94,16 @@ class DoctorContext:
     """The service's file of variables."""
     service_command: tuple[str, ...] = ()
     """What `service install` would start."""
+    unit_current: bool = True
+    """Whether the unit is what `service install` of this version would write."""
     lingers: bool | None = None
     user: str = ""
     version: str = ""
     """Version of this command."""
+    running_pid: int | None = None
+    """The watcher that holds the state directory; None when none does."""
     running_version: str = ""
-    """Version of the running watcher, as its socket says; empty when none answers."""
+    """Version of the running watcher, as it noted itself; empty when none runs."""
     python_version: tuple[int, int, int] = sys.version_info[:3]
     search_path: tuple[str, ...] = field(default_factory=lambda: tuple(sys.path))
     mounts: tuple[Mount, ...] = field(default_factory=read_mounts)
@@ -103,6 +130,16 @@ def worst(name: str, findings: Iterable[Check], *, none: str) -> Check:
         return Check(name, Status.OK, none)
     shown = [finding for finding in found if finding.status is not Status.OK] or found
     return Check(name, found[0].status, "; ".join(finding.detail for finding in shown), found[0].fix)
+
+
+def can(path: Path, mode: int) -> bool:
+    """Whether this process may, asked of the kernel: a read-only file system says no to root as well."""
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
+
+
+def edit(path: Path | None) -> str:
+    """The command that opens a file in the user's editor; a fix."""
+    return f"${{EDITOR:-vi}} {shlex.quote(str(path))}"
 
 
 def _run(name: str, check: CheckFunction, context: DoctorContext) -> Check:

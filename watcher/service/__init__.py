@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import pwd
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from watcher.errors import ServiceError
+from watcher.paths import log_path
 from watcher.service.environment import (
     carried_variables,
     environment_path,
@@ -21,7 +22,7 @@ from watcher.service.environment import (
     parse_variables,
 )
 from watcher.service.interpreter import Interpreter, check_interpreter, find_interpreter
-from watcher.service.launchd import LaunchdService, log_path
+from watcher.service.launchd import LaunchdService
 from watcher.service.systemd import SystemdService
 from watcher.service.values import (
     FOREGROUND_HINT,
@@ -66,18 +67,18 @@ __all__ = [
 
 
 def plan_install(
-    environ: Mapping[str, str], interpreter: Interpreter, *, store_key: str | None = None
+    environ: Mapping[str, str], interpreter: Interpreter, *, store_keys: Iterable[str] = ()
 ) -> InstallRequest:
     """What `service install` would install from this environment; nothing is written.
 
-    `store_key` is the name of the variable whose value the user agreed to store; None stores no key.
+    `store_keys` names the variables whose values the user agreed to store.
 
-    Raises ServiceError, with the remedy, when a service could not start this interpreter, when the key is not set, and
+    Raises ServiceError, with the remedy, when a service could not start this interpreter, when a key is not set, and
     for a value that cannot be carried over.
     """
     bare = {name: environ[name] for name in ("HOME", "PATH") if name in environ}
     check_interpreter(interpreter, command_runner(bare, timeout_seconds=60))
-    stored = key_variable(environ, store_key) if store_key else {}
+    stored = {name: value for key in store_keys for name, value in key_variable(environ, key).items()}
     return InstallRequest(command=interpreter.run_command, carried=carried_variables(environ), stored=stored)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import plistlib
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from xml.parsers.expat import ExpatError
 
 from watcher.errors import ServiceError
-from watcher.paths import home_dir
+from watcher.paths import home_dir, log_path
 from watcher.service.environment import block_variables, with_block, without_block
 from watcher.service.files import FileChange, applied, read_text, remove_empty_directories
 from watcher.service.templates import LAUNCHD_TEMPLATE, read_template
@@ -29,11 +29,6 @@ from watcher.service.values import (
 LABEL = "qwen-session-watcher"
 _MARK = "<!-- Written by `qwen-watcher service install`; the next one replaces it. -->"
 _POLL_SECONDS = 0.25
-
-
-def log_path(environ: Mapping[str, str]) -> Path:
-    """The file of the service's stderr under launchd; the service rotates it itself (`watcher.log.rotate_log`)."""
-    return home_dir(environ) / "Library" / "Logs" / "qwen-watcher.log"
 
 
 def start_command(command: tuple[str, ...], environment_file: Path) -> tuple[str, ...]:
@@ -90,6 +85,10 @@ class LaunchdService:
         self._wait_seconds = wait_seconds
         self._plist_path = home_dir(environ) / "Library" / "LaunchAgents" / f"{LABEL}.plist"
         self._log_path = log_path(environ)
+
+    def check_available(self) -> None:
+        """Raises ServiceError, in one line, when launchd does not answer."""
+        self._domain()
 
     def install(self, request: InstallRequest) -> InstallResult:
         """Write, enable, start and wait until it runs. On failure files and service are as they were before."""
@@ -190,6 +189,20 @@ class LaunchdService:
             detail=f"exit status {exit_code}" if state is ServiceState.FAILED else "",
         )
 
+    def is_current(self, command: Sequence[str]) -> bool:
+        """Whether the plist is what `install` would write now, its PATH aside; True as well where it is not ours."""
+        plist = read_text(self._plist_path)
+        if plist is None or not is_ours(plist):
+            return True
+        rendered = render_plist(
+            read_template(LAUNCHD_TEMPLATE),
+            tuple(command),
+            environment_file=self._environment_path,
+            log=self._log_path,
+            search_path=_search_path(plist),
+        )
+        return plist == rendered
+
     def lingers(self) -> bool | None:
         """Always None: an agent of launchd runs while its user is logged in."""
         return None
@@ -242,8 +255,18 @@ class LaunchdService:
 
 
 def _program_arguments(plist: str) -> tuple[str, ...]:
+    return tuple(str(word) for word in _values(plist).get("ProgramArguments", ()))
+
+
+def _search_path(plist: str) -> str:
+    variables = _values(plist).get("EnvironmentVariables")
+    return str(variables.get("PATH", "")) if isinstance(variables, dict) else ""
+
+
+def _values(plist: str) -> dict[str, Any]:
+    """What a property list holds; empty when it cannot be read."""
     try:
         values = plistlib.loads(plist.encode())
     except (ValueError, ExpatError):
-        return ()
-    return tuple(str(word) for word in values.get("ProgramArguments", ())) if isinstance(values, dict) else ()
+        return {}
+    return values if isinstance(values, dict) else {}

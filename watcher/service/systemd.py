@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from watcher.errors import ServiceError
@@ -167,6 +167,13 @@ class SystemdService:
             command=parse_command(unit or "", str(home_dir(self._environ))),
             detail=_detail(shown, state),
         )
+
+    def is_current(self, command: Sequence[str]) -> bool:
+        """Whether the unit is what `install` would write now; True as well where it is not ours."""
+        unit = read_text(self._unit_path())
+        if unit is None or not is_ours(unit):
+            return True
+        return unit == render_unit(read_template(SYSTEMD_TEMPLATE), command, self._environment_path)
 
     def logs_command(self, *, lines: int, follow: bool) -> list[str]:
         """The program that shows the service's log."""

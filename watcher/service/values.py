@@ -142,8 +142,14 @@ class ServiceManager(Protocol):
     def name(self) -> str:
         """`systemd` or `launchd`."""
 
+    def check_available(self) -> None:
+        """Raises ServiceError, in one line with the remedy, when the manager does not answer."""
+
     def install(self, request: InstallRequest) -> InstallResult:
         """Write, enable, start and wait until it runs. On failure every file is as it was before."""
+
+    def is_current(self, command: Sequence[str]) -> bool:
+        """Whether the unit or plist is what `install` would write now; True as well where it is not ours."""
 
     def uninstall(self) -> UninstallResult:
         """Stop it and remove exactly what `install` made."""
