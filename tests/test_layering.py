@@ -22,6 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "version": ("watcher",),
     "paths": ("watcher.paths", "watcher.atomic_file"),
     "config": ("watcher.config",),
+    "absence": ("watcher.absence",),
     "log": ("watcher.log",),
     "sdnotify": ("watcher.sdnotify",),
     "files": ("watcher.edge.files", "watcher.edge.writer"),
@@ -45,6 +46,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "watcher.drafting",
         "watcher.facts",
         "watcher.following",
+        "watcher.holds",
         "watcher.plan",
         "watcher.desk",
         "watcher.catalog",
@@ -75,7 +77,8 @@ ALLOWED: dict[str, set[str]] = {
     "qwen": {"core", "errors"},
     "paths": {"errors"},
     "config": {"paths", "errors"},
-    "log": {"core"},
+    "absence": set(),
+    "log": {"core", "absence"},
     "sdnotify": set(),
     "files": {"core", "qwen", "errors"},
     "changes": {"core", "qwen", "errors"},
@@ -93,7 +96,7 @@ ALLOWED: dict[str, set[str]] = {
     "doctor": {"core", "qwen", "errors", "paths", "config", "service", "work", "api", "version", *_EDGES},
     "cli": {
         "core", "qwen", "errors", "paths", "config", "log", "work", "daemon", "api", "service", "doctor", "version",
-        "sdnotify", *_EDGES,
+        "sdnotify", "absence", *_EDGES,
     },
 }  # fmt: skip
 

@@ -152,6 +152,19 @@ def test_an_owned_session_stays_known_and_a_quiet_one_is_forgotten(world: FakeWo
     assert pipeline.next_deadline() is None
 
 
+def test_the_end_of_an_owner_is_judged_on_the_file_as_it_is_then(world: FakeWorld, pipeline: Pipeline) -> None:
+    """What it wrote at its end counts, also where the event of the file is still on its way."""
+    story = Story().turn()
+    put(world, story)
+    pipeline.on_change(PATH)
+    put(world, story.turn())
+    world.changed_owners.add(PATH)
+    pipeline.on_owners()
+    session = pipeline.session(PATH)
+    assert session is not None
+    assert (session.state.user_turns, len(world.decisions)) == (2, 1)
+
+
 @pytest.mark.parametrize("obstacle", [{"paused": "until resume"}, {"calls_left": 0}])
 def test_what_waits_for_the_world_is_not_forgotten(
     world: FakeWorld, pipeline: Pipeline, obstacle: dict[str, object]

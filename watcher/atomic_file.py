@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from pathlib import Path
 
 
@@ -12,6 +11,8 @@ def replace_file(path: Path, text: str, mode: int) -> None:
 
     Missing directories are made, 0700. A symbolic link is followed: its target is replaced. Raises OSError.
     """
+    import tempfile  # noqa: PLC0415 - with it come four compression libraries, which the idle service does not need
+
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import time
 import traceback
@@ -17,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from watcher import __version__
-from watcher.api.listener import Listener, SocketError
+from watcher.api.local import LocalApi
 from watcher.config import Config
 from watcher.core.generation import Kind
 from watcher.desk import Answered, Desk, Note
@@ -40,28 +39,27 @@ from watcher.edge.changes import ChangeFeed
 from watcher.edge.exits import ExitWatch, OwnerGone
 from watcher.edge.hooks import Hooks
 from watcher.edge.inbox import Inbox
+from watcher.edge.memory import give_back_memory, keep_memory_small
 from watcher.edge.scan import DirChanges, Found, Reconciler, Unreadable
 from watcher.edge.store import Heartbeat, IndexRow
-from watcher.edge.text_model import Abort
 from watcher.edge.watch_limits import explain_limit
 from watcher.errors import ConfigError, StateError
 from watcher.instance import only_instance
 from watcher.log import WATCHER, LogEvent, LogKey, choose_form, configure_logging, get_logger, rotate_log
-from watcher.paths import log_path, socket_path
+from watcher.paths import log_path
 from watcher.pipeline import Pipeline
 from watcher.plan import plan_lines
 from watcher.qwen.contract import PROJECTS_DIR, REGISTRY_DIR, session_id_of
-from watcher.qwen.paths import SessionRef, session_ref
+from watcher.qwen.paths import session_ref
 from watcher.sdnotify import NOTIFY_VARIABLES, Notifier, watchdog_interval
 from watcher.shapes import entry_as_dict
 from watcher.signals import signals_as_values
 from watcher.workplace import Workplace, local_day, refused_mount
 
-if TYPE_CHECKING:
-    from watcher.explain import Known
-
 RECONCILE_SECONDS: Final = 300.0
 """Events can be lost; a look at every file by `stat` alone finds what they did not tell."""
+LATE_SECONDS: Final = 1.0
+"""How long a due look at a session may wait for a queue to become empty."""
 DAY_SECONDS: Final = 86_400.0
 STATE_RETRY_SECONDS: Final = 60.0
 """How soon everything is looked at again after the state directory could not be used, as on a full disk."""
@@ -135,15 +133,17 @@ class Daemon:
             flags=flags,
             watch_exit=self._watch_exit,
             throw_away_state=dry_run,
+            stays=True,
         )
         self._notifier = Notifier(environ)
         self._log = get_logger(WATCHER)
+        self._state_error = ("", 0.0)
         self._started_at = time.time()
         self._pipeline: Pipeline
         self._desk: Desk
         self._feed: ChangeFeed
         self._workers: ThreadPoolExecutor
-        self._listener: Listener | None = None
+        self._api: LocalApi | None = None
         self._hooks = Hooks(self._tell_hook, {k: v for k, v in environ.items() if k not in NOTIFY_VARIABLES})
         self._reconciler: Reconciler
         self._next_reconcile = 0.0
@@ -156,6 +156,7 @@ class Daemon:
         """Run until a signal. Returns the exit code; raises `WatcherError` when it cannot start."""
         config = self._place.config
         configure_logging(config.log.level, choose_form(config.log.format, sys.stderr, self._place.environ), sys.stderr)
+        keep_memory_small()
         with self._cleanup, only_instance(self._place.state_directory):
             self._cleanup.callback(self._place.close)
             self._announce()
@@ -215,12 +216,14 @@ class Daemon:
         return tuple(roots)
 
     def _start(self) -> None:
+        self._rotate_log()
         self._start_feed()
         self._next_prune = self._place.clock() + DAY_SECONDS
         with self._state_trouble_told():
             self._catch_up()
             self._schedule_reconcile()
             self._beat()
+            self._rest()
         homes = [str(root.config_dir) for root in self._place.roots]
         self._log.info(
             LogEvent.STARTED,
@@ -255,8 +258,8 @@ class Daemon:
     def _stop(self) -> None:
         self._notifier.stopping("stopping")
         self._desk.abort_all()
-        if self._listener is not None:
-            self._listener.close()
+        if self._api is not None:
+            self._api.close()
         self._feed.stop()
         with self._state_trouble_told():
             for session in self._pipeline.sessions():
@@ -325,20 +328,24 @@ class Daemon:
                 pass
 
     def _do_due(self, now: float) -> None:
-        self._pipeline.on_deadline(now)
+        due = self._pipeline.next_deadline()
+        # What came in is taken first, and only then looked at: a look takes longer, and nothing depends on its moment.
+        if due is not None and (not self._inbox.waiting or now > due + LATE_SECONDS):
+            self._pipeline.on_deadline(now, most=1)
         # Each time is set before the work: what fails is tried again then, and not at once and for ever.
         if self._recover_at is not None and now >= self._recover_at:
             self._recover_at = now + STATE_RETRY_SECONDS
             self._recover()
         if now >= self._next_reconcile or self._next_reconcile > now + RECONCILE_SECONDS:
             self._next_reconcile = now + STATE_RETRY_SECONDS
-            rotate_log(log_path(self._place.environ), STDERR, max_bytes=MAX_LOG_BYTES)
+            self._rotate_log()
             self._verify_roots()
             look = self._rescan if self._caught_up else self._catch_up
             look()
             self._pipeline.on_circumstances()
             self._schedule_reconcile()
             self._beat()
+            self._rest()
             self._state_trouble = ""
         if now >= self._next_prune:
             self._next_prune = now + DAY_SECONDS
@@ -364,14 +371,27 @@ class Daemon:
 
     def _first_scan(self, root: str) -> None:
         """The very first look: everything that stands there was written before us, and is left to `backfill`."""
+        digests: list[tuple[str, bytes]] = []
+        vanished: list[str] = []
+        store = self._place.store
+        try:
+            # One transaction: with one for each directory, saving would take longer than looking.
+            store.save_scan(digests, self._baselines(root, digests, vanished))
+        except StateError:
+            self._reconciler = Reconciler.resume({}, store.stamps, time.time_ns)
+            raise
+        store.forget(vanished)
+        store.set_flag(FIRST_SCAN_FLAG + root, repr(self._place.clock()))
+
+    def _baselines(self, root: str, digests: list[tuple[str, bytes]], vanished: list[str]) -> Iterator[IndexRow]:
         for changes in self._reconciler.full(root):
             if isinstance(changes, Unreadable):
                 self._tell_unreadable(changes)
                 continue
-            rows = [_baseline(found) for found in (*changes.new, *changes.changed)]
-            self._place.store.save_scan([(changes.directory, changes.digest)], rows, changes.vanished)
+            yield from map(_baseline, (*changes.new, *changes.changed))
+            digests.append((changes.directory, changes.digest))
+            vanished += changes.vanished
             self._tell_unsafe(changes)
-        self._place.store.set_flag(FIRST_SCAN_FLAG + root, repr(self._place.clock()))
 
     def _rescan(self) -> None:
         for root in self._watch_roots():
@@ -437,6 +457,13 @@ class Daemon:
     def _tell_hook(self, name: str, detail: str) -> None:
         self._log.warning(LogEvent.HOOK_FAILED, hook=name, **{LogKey.DETAIL: detail})
 
+    def _tell_state_error(self, text: str) -> None:
+        """One line a trouble, not one an event: a full disk lasts."""
+        now = time.monotonic()
+        if text != self._state_error[0] or now > self._state_error[1] + RECONCILE_SECONDS:
+            self._state_error = (text, now)
+            self._log.warning("state", **{LogKey.DETAIL: text})
+
     def _status_line(self) -> str:
         try:
             calls = self._place.store.calls_on(local_day(self._place.clock()))
@@ -446,10 +473,25 @@ class Daemon:
 
     def _beat(self) -> None:
         store = self._place.store
-        data = {"sessions_watched": store.count_index(), "tracked": len(self._pipeline)}
+        # `statusline` has no time to read configuration and settings, and finds here where sessions are.
+        data = {
+            "sessions_watched": store.count_index(),
+            "tracked": len(self._pipeline),
+            "roots": [[str(root.config_dir), str(root.runtime_base)] for root in self._place.roots],
+            "away_seconds": self._place.surveyor.recap_rules(self._place.general_settings).away_seconds,
+        }
         beat = Heartbeat(os.getpid(), self._started_at, self._started_at, __version__, data)
         if store.heartbeat() != beat:
             store.put_heartbeat(beat)
+
+    def _rest(self) -> None:
+        """After a look at everything: let go of what only that needed."""
+        self._place.store.release_memory()
+        give_back_memory()
+
+    def _rotate_log(self) -> None:
+        """Under launchd, which never does; anywhere else stderr is another file."""
+        rotate_log(log_path(self._place.environ), STDERR, max_bytes=MAX_LOG_BYTES)
 
     # -- the local API ------------------------------------------------------------------------------------------------
 
@@ -457,40 +499,15 @@ class Daemon:
         """Open the local API. Not in a dry run, which may go on beside the service itself."""
         if self._dry_run:
             return
-        listener = Listener(socket_path(self._place.environ), self._serve, self._tell_api)
-        self._cleanup.callback(listener.close)
-        try:
-            listener.start()
-        except SocketError as error:
-            self._log.warning(LogEvent.API, **{LogKey.DETAIL: f"{error}; there is no local API until then"})
-            return
-        self._listener = listener
-
-    def _serve(self, connection: socket.socket, abort: Abort) -> None:
-        # Not imported before somebody asks.
-        from watcher.api.answers import ServiceAnswers  # noqa: PLC0415
-        from watcher.api.server import serve  # noqa: PLC0415
-
-        answers = ServiceAnswers(
+        self._api = LocalApi(
             self._place,
+            self._pipeline,
+            self._desk,
             post=lambda run: self._inbox.put(Errand(run)),
-            known=self._known,
             workers=self._workers,
         )
-        serve(connection, answers, abort)
-
-    def _known(self, ref: SessionRef) -> Known | None:
-        """What the pipeline knows of a session, None when it did not move lately."""
-        from watcher.explain import Known  # noqa: PLC0415
-
-        session = self._pipeline.session(ref.path)
-        if session is None:
-            return None
-        presence, native = self._desk.presence(ref.path)
-        return Known(session.state, session.still_since, session.moved, presence, native, frozenset(session.in_flight))
-
-    def _tell_api(self, error: BaseException) -> None:
-        self._log.warning(LogEvent.API, **{LogKey.DETAIL: f"an answer failed: {type(error).__name__}"})
+        self._cleanup.callback(self._api.close)
+        self._api.open()
 
     # -- signals ------------------------------------------------------------------------------------------------------
 
@@ -506,10 +523,10 @@ class Daemon:
             form = choose_form(config.log.format, sys.stderr, self._place.environ)
             configure_logging(config.log.level, form, sys.stderr)
             self._announce()
-            self._log.info(LogEvent.RELOADED)
             with self._state_trouble_told():
                 self._follow(*before)
                 self._pipeline.on_circumstances()
+            self._log.info(LogEvent.RELOADED)
         self._notifier.ready(self._status_line())
 
     def _follow(self, old: Config, old_roots: tuple[Root, ...]) -> None:

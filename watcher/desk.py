@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -23,9 +24,11 @@ from watcher.core.writing import Declined, Failed, WriteOutcome, Written
 from watcher.drafting import Draft, Drafter, NoText, Ready
 from watcher.edge.scan import DirScan, scan_dir, unsafe_path
 from watcher.edge.store import IndexRow, JournalKind, Store
-from watcher.edge.text_model import Abort
+from watcher.edge.text_model import Abort, NotAsked
+from watcher.errors import StateError
 from watcher.facts import FileFacts, Surveyor, is_interactive
 from watcher.following import Look, NoLook, follow
+from watcher.holds import Holds
 from watcher.log import SESSION_RECAP, SESSION_TITLE, WATCHER, LogEvent, LogKey, get_logger
 from watcher.pipeline import Hold, Missing, Refusal, Seen, Text, Tracked, Unsafe
 from watcher.qwen.contract import session_id_of
@@ -67,7 +70,8 @@ class _Known:
 
     presence: Presence = field(default_factory=Presence)
     native: NativeRecaps = field(default_factory=NativeRecaps)
-    owners: frozenset[tuple[int, str, float]] = frozenset()
+    owners: frozenset[tuple[int, str, float]] | None = None
+    """Who had it when that was last asked; None before."""
     attempted: dict[Kind, str] = field(default_factory=dict)
 
 
@@ -99,7 +103,7 @@ class Desk:
         self._known: dict[str, _Known] = {}
         self._told: set[tuple[str, str]] = set()
         self._aborts: set[Abort] = set()
-        self._held_hosts: dict[str, str] = {}
+        self._holds = Holds(store)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -144,16 +148,22 @@ class Desk:
             facts = self._surveyor.title_facts(ref, session.state, file, in_flight=in_flight)
             if self._dry_run and known.attempted.get(kind) == session.state.shown_turn:
                 return WaitUntil(None, Reason.NOTHING_NEW, "dry run")
-            return decide_title(facts, now)
+            return self._until_tomorrow(decide_title(facts, now))
         recap, known.presence, known.native = self._surveyor.recap_facts(
             ref, session.state, file, known.presence, known.native, in_flight=in_flight
         )
         if self._dry_run and known.attempted.get(kind) == session.state.turn:
             return WaitUntil(None, Reason.NOTHING_NEW, "dry run")
-        return decide_recap(recap, now)
+        return self._until_tomorrow(decide_recap(recap, now))
+
+    def _until_tomorrow(self, decision: Decision) -> Decision:
+        """Calls come back at midnight, which no event tells of."""
+        if isinstance(decision, WaitUntil) and decision.reason is Reason.BUDGET_EXHAUSTED and decision.at is None:
+            return replace(decision, at=self._surveyor.budget_renewed_at())
+        return decision
 
     def owners_changed(self, session: Tracked) -> bool:
-        """Whether somebody came to or left this session since it was last asked."""
+        """Whether somebody came to or left this session since it was last asked, or may have: it was not asked yet."""
         known = self._remember(session)
         owners = frozenset(owner.identity for owner in self._surveyor.ownership(_ref(session)).live)
         changed, known.owners = owners != known.owners, owners
@@ -188,54 +198,65 @@ class Desk:
     # -- generating ---------------------------------------------------------------------------------------------------
 
     def begin(self, kind: Kind, session: Tracked) -> Refusal | Hold | bool:
-        """Count an attempt and start the work; True when an answer will come. In a dry run nothing is started."""
+        """Start the work; True when an answer will come. In a dry run nothing is started.
+
+        The attempt is counted now, but that of a model call when its turn comes: what waits for a worker when this
+        process ends has not been tried.
+        """
         state, ref = session.state, _ref(session)
         turn = state.shown_turn if kind is Kind.TITLE else state.turn
         if self._dry_run:
             self._remember(session).attempted[kind] = turn
             return False
-        made = self._drafter.prepare(kind, ref, self._surveyor.settings(ref, state))
-        if isinstance(made, Draft) and (held := self._held(made)) is not None:
-            return held
-        self._store.note_attempt(ref.session_id, turn, self._clock(), kind)
+        settings = self._surveyor.settings(ref, state)
+        held = self._drafter.held(kind, settings)
+        if held is not None:
+            return self._hold(kind, held)
+        made = self._drafter.prepare(kind, ref, settings)
         basis = Text(kind, "", "", turn=state.turn, moves=state.moves)
+        if isinstance(made, Draft):
+            abort = Abort()
+            self._aborts.add(abort)
+            self._workers.submit(self._work, session.path, made, basis, turn, abort)
+            return True
+        self._store.note_attempt(ref.session_id, turn, self._clock(), kind)
         if isinstance(made, NoText):
             return _refusal(made)
-        if isinstance(made, Ready):
-            self._post(Answered(session.path, _text(basis, made)))
-            return True
-        abort = Abort()
-        self._aborts.add(abort)
-        self._workers.submit(self._work, session.path, made, basis, abort)
+        self._post(Answered(session.path, _text(basis, made)))
         return True
 
-    def _held(self, draft: Draft) -> Hold | None:
-        """Whether the endpoint is not to be asked now; said once for each time that this begins."""
-        held = self._drafter.client(draft.endpoint).held()
-        if held is None:
-            self._held_hosts.pop(draft.endpoint.key, None)
-            return None
-        if self._held_hosts.get(draft.endpoint.key) != held.detail:
-            self._held_hosts[draft.endpoint.key] = held.detail
+    def _hold(self, kind: Kind, held: NotAsked) -> Hold:
+        """The endpoint is not to be asked now; said in one line, unless the failure that began it has said so."""
+        now = self._clock()
+        if self._holds.begin(held.host, held.cause, now, denied=held.denied):
             get_logger(WATCHER).warning(
                 LogEvent.MODEL_HELD, **{LogKey.HOST: held.host, LogKey.REASON: held.reason, LogKey.DETAIL: held.detail}
             )
-        return Hold(draft.kind, held.retry_at or self._clock() + HELD_SECONDS)
+        return Hold(kind, held.retry_at or now + HELD_SECONDS)
 
-    def _work(self, path: str, draft: Draft, basis: Text, abort: Abort) -> None:
+    def _work(self, path: str, draft: Draft, basis: Text, turn: str, abort: Abort) -> None:
+        made: Ready | NoText
         try:
-            made = self._drafter.ask(draft, abort)
+            made = NoText(draft.kind, Reason.ABORTED)
+            if not abort.is_set():
+                self._store.note_attempt(draft.session_id, turn, self._clock(), draft.kind)
+                made = self._drafter.ask(draft, abort)
+        except StateError as error:
+            made = NoText(draft.kind, Reason.MODEL_ERROR, f"not asked: {error}")
         except Exception as error:  # noqa: BLE001 - the loop must hear of every end, or the session waits for ever
             made = NoText(draft.kind, Reason.MODEL_ERROR, f"internal error: {type(error).__name__}")
         finally:
             self._aborts.discard(abort)
-        if isinstance(made, NoText) and made.retry_at is not None and not made.asked:
-            # Another session's call has just closed the way: nothing was sent, so nothing was tried.
-            self._store.take_back_attempt(session_id_of(path) or "", made.kind)
-            self._post(Answered(path, Hold(made.kind, made.retry_at)))
+        if isinstance(made, NoText) and (not made.asked or made.reason is Reason.BUDGET_EXHAUSTED):
+            # Another session's call has just closed the way, or was the last one of the day: nothing was tried.
+            with suppress(StateError):
+                self._store.take_back_attempt(session_id_of(path) or "", made.kind)
+            self._post(Answered(path, Hold(made.kind, made.retry_at or self._clock())))
         elif isinstance(made, NoText):
             self._post(Answered(path, _refusal(made)))
         else:
+            with suppress(StateError):
+                self._holds.answered(draft.endpoint.host)
             self._post(Answered(path, _text(basis, made)))
 
     def abort_all(self) -> None:
@@ -249,8 +270,13 @@ class Desk:
         self._store.note_result(ref.session_id, refusal.reason.value, refusal.detail, refusal.kind)
         if refusal.reason is Reason.ABORTED:
             return
-        fields = _fields(ref, refusal.reason, refusal.detail)
+        detail = refusal.detail
+        if refusal.denied:
+            detail = f"{detail}; not asked again until the settings change"
+        fields = _fields(ref, refusal.reason, detail)
         if refusal.host:
+            if refusal.reason is Reason.MODEL_ERROR:
+                self._holds.begin(refusal.host, refusal.detail, self._clock(), denied=refusal.denied)
             fields[LogKey.HOST] = refusal.host
         if refusal.status is not None:
             fields[LogKey.STATUS] = refusal.status
@@ -306,16 +332,20 @@ class Desk:
             return None
         look = cast("Look", session.seen)
         ref = _ref(session)
-        before = self._store.count_entries(JournalKind.RECAP) + self._store.count_entries(JournalKind.TITLE)
+        # By the numbers of this session's entries: commands write to the journal at the same time.
+        newest = self._store.entries(session_id=ref.session_id, limit=1)
         retry = self._recorder.deliver(ref, look.state, look.size, session.still_since, look.reading)
-        after = self._store.count_entries(JournalKind.RECAP) + self._store.count_entries(JournalKind.TITLE)
-        if after > before:
-            for entry in self._store.entries(session_id=ref.session_id, limit=after - before):
-                kind = Kind.RECAP if entry.kind is JournalKind.RECAP else Kind.TITLE
-                get_logger(_LOGGER[kind]).info(
-                    _WRITTEN[kind], **{LogKey.SESSION: ref.session_id, "model": entry.model, "delivered": True}
-                )
-                self._on_written(Note(kind, ref, entry.text, entry.model, entry.record_uuid, entry.cwd))
+        written = self._store.entries(
+            after_seq=newest[-1].seq if newest else 0,
+            kinds=(JournalKind.TITLE, JournalKind.RECAP),
+            session_id=ref.session_id,
+        )
+        for entry in written:
+            kind = Kind.RECAP if entry.kind is JournalKind.RECAP else Kind.TITLE
+            get_logger(_LOGGER[kind]).info(
+                _WRITTEN[kind], **{LogKey.SESSION: ref.session_id, "model": entry.model, "delivered": True}
+            )
+            self._on_written(Note(kind, ref, entry.text, entry.model, entry.record_uuid, entry.cwd))
         del now
         return None if retry is None else WaitUntil(retry.at, Reason.LOCKED, retry.why)
 
@@ -388,7 +418,7 @@ def _text(basis: Text, made: Ready) -> Text:
 
 
 def _refusal(made: NoText) -> Refusal:
-    return Refusal(made.kind, made.reason, made.detail, made.host, made.status)
+    return Refusal(made.kind, made.reason, made.detail, made.host, made.status, made.denied)
 
 
 def _fields(ref: SessionRef, reason: Reason, detail: str) -> dict[str, object]:

@@ -10,15 +10,14 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Protocol
 
 from watcher.config import Config
 from watcher.core.dialog import recap_dialog, spoken, title_dialog
+from watcher.core.digest import digest_of
 from watcher.core.entries import DialogEntry
-from watcher.core.extractive import extract_recap_text, extract_title
-from watcher.core.generation import Answer, Failure, Kind, Outcome, Prompt, Role
+from watcher.core.generation import Failure, Kind, Outcome, Prompt, Role
 from watcher.core.language import Language, dominant_language, matches
 from watcher.core.prompts import EXAMPLES, recap_prompt, title_prompt
 from watcher.core.reasons import Reason
@@ -28,7 +27,17 @@ from watcher.core.text import Mask, unmasked
 from watcher.edge.call_locks import CallLocks
 from watcher.edge.files import RealFiles
 from watcher.edge.store import MadeText, Store
-from watcher.edge.text_model import Abort, Endpoint, Gate, Learned, NotAsked, TextModelClient, WireApi
+from watcher.edge.text_model import (
+    Abort,
+    Connect,
+    Endpoint,
+    Gate,
+    Learned,
+    NotAsked,
+    TextModelClient,
+    WireApi,
+    in_this_process,
+)
 from watcher.errors import StateError
 from watcher.qwen.model_choice import Choice, Missing, ModelChoice, explicit_choice
 from watcher.qwen.paths import SessionRef
@@ -84,6 +93,8 @@ class NoText:
     retry_at: float | None = None
     asked: bool = True
     """False when no request was sent: a pause or an open circuit stood in the way."""
+    denied: bool = False
+    """The account was refused: nothing is asked until the settings change."""
 
 
 class Drafter:
@@ -100,10 +111,12 @@ class Drafter:
         clock: Callable[[], float],
         note_tokens: Callable[[int, int], None],
         calls: CallLocks,
+        connect: Connect = in_this_process,
     ) -> None:
         self._config = config
         self._store = store
         self._calls = calls
+        self._connect = connect
         self._learned = StoreLearned(store)
         self._gate = gate
         self._budget = budget
@@ -120,9 +133,15 @@ class Drafter:
         except OSError as error:
             return NoText(kind, Reason.NOT_FOUND, os.strerror(error.errno or 0))
         if self._config().model.source == EXTRACTIVE:
-            text = extract_title(entries) if kind is Kind.TITLE else extract_recap_text(entries)
+            # A megabyte of words and patterns that a session with another model does not need.
+            from watcher.core.extractive import extract_recap_text, extract_title  # noqa: PLC0415
+
+            extract = extract_title if kind is Kind.TITLE else extract_recap_text
+            text = extract(entries, self._masker)
             if text is None:
                 return NoText(kind, Reason.EMPTY_HISTORY, "nothing in it names a task")
+            if looks_secret(text):
+                return NoText(kind, Reason.EMPTY_RESULT, "the text looks like a secret")
             return Ready(kind, text, EXTRACTIVE)
         choice = self.choose(kind, settings)
         if isinstance(choice, Missing):
@@ -133,13 +152,23 @@ class Drafter:
         """The model for this kind of text; see `choose_model`."""
         return choose_model(kind, self._config(), settings, self._environ)
 
+    def held(self, kind: Kind, settings: QwenSettings) -> NotAsked | None:
+        """Why the model would not be asked now (a pause of its endpoint), None when it would."""
+        choice = None if self._config().model.source == EXTRACTIVE else self.choose(kind, settings)
+        return None if choice is None or isinstance(choice, Missing) else self.client(self._endpoint(choice)).held()
+
+    @property
+    def _masker(self) -> Mask:
+        """What takes secrets out, also out of texts that stay here: titles and recaps are shown (`privacy.redact`)."""
+        return mask if self._config().privacy.redact else unmasked
+
     def _endpoint(self, choice: ModelChoice) -> Endpoint:
         return endpoint_of(choice, self._config().model.timeout_seconds)
 
     def _draft(
         self, kind: Kind, ref: SessionRef, entries: list[DialogEntry], settings: QwenSettings, endpoint: Endpoint
     ) -> Draft | NoText:
-        masker: Mask = mask if self._config().privacy.redact else unmasked
+        masker = self._masker
         wish = self._config().model.language or settings.output_language_text or settings.output_language or None
         if kind is Kind.TITLE:
             dialog = title_dialog(entries, masker)
@@ -173,13 +202,15 @@ class Drafter:
             gate=self._gate,
             clock=self._clock,
             environ=self._environ,
+            connect=self._connect,
         )
 
-    def ask(self, draft: Draft, abort: Abort) -> Ready | NoText:
+    def ask(self, draft: Draft, abort: Abort, *, again: bool = False) -> Ready | NoText:
         """Send the draft and clean what comes back. Blocks; made for a worker thread.
 
-        Only one call for the same text runs at a time, in all processes of this state directory. A recap whose request
-        has been answered before, and any text that somebody else's call gave while this one waited, is that answer.
+        Only one call for the same text runs at a time, in all processes of this state directory, and a request that has
+        been answered is not sent again. `again`: the user wants another answer, so only one that somebody else's call
+        gave while this one waited for it will do.
         """
         patience = LOCK_TIMEOUTS * draft.endpoint.timeout_seconds
         try:
@@ -188,14 +219,13 @@ class Drafter:
                     if abort.is_set():
                         return NoText(draft.kind, Reason.ABORTED)
                     return NoText(draft.kind, Reason.MODEL_ERROR, "another call for this session does not end")
-                return self._answered_before(draft, waited=waited) or self._ask(draft, abort)
+                before = self._answered_before(draft) if waited or not again else None
+                return before or self._ask(draft, abort)
         except OSError as error:
             return NoText(draft.kind, Reason.MODEL_ERROR, f"cannot take the lock of the call: {error.strerror}")
 
-    def _answered_before(self, draft: Draft, *, waited: bool) -> Ready | None:
-        """The text that the same request gave. A title that is asked for again is meant to be another one."""
-        if draft.kind is Kind.TITLE and not waited:
-            return None
+    def _answered_before(self, draft: Draft) -> Ready | None:
+        """The text that the same request gave."""
         try:
             made = self._store.made(draft.session_id, draft.kind)
         except StateError:
@@ -205,7 +235,7 @@ class Drafter:
 
     def _ask(self, draft: Draft, abort: Abort) -> Ready | NoText:
         outcome = self.client(draft.endpoint).generate(draft.prompt, abort)
-        if isinstance(outcome, Answer) and (outcome.tokens_in or outcome.tokens_out):
+        if outcome.tokens_in or outcome.tokens_out:
             self._note_tokens(outcome.tokens_in or 0, outcome.tokens_out or 0)
         made = clean(draft, outcome)
         if isinstance(made, Ready):
@@ -219,7 +249,7 @@ class Drafter:
 def _digest(draft: Draft) -> bytes:
     """What tells two requests apart; nothing of the conversation can be read from it."""
     words = [draft.endpoint.key, draft.prompt.system, *(f"{each.role}\0{each.text}" for each in draft.prompt.messages)]
-    return blake2b("\0\0".join(words).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return digest_of("\0\0".join(words).encode("utf-8", "surrogatepass"))
 
 
 def choose_model(kind: Kind, config: Config, settings: QwenSettings, environ: Mapping[str, str]) -> Choice:
@@ -247,7 +277,16 @@ def clean(draft: Draft, outcome: Outcome) -> Ready | NoText:
     """The text that a model's answer gives, or why it gives none."""
     if isinstance(outcome, Failure):
         asked = not isinstance(outcome, NotAsked)
-        return NoText(draft.kind, outcome.reason, outcome.detail, outcome.host, outcome.status, outcome.retry_at, asked)
+        return NoText(
+            draft.kind,
+            outcome.reason,
+            outcome.detail,
+            outcome.host,
+            outcome.status,
+            outcome.retry_at,
+            asked,
+            outcome.denied,
+        )
     masked = draft.prompt.masked
     if draft.kind is Kind.TITLE:
         text = sanitize_title(outcome.text, EXAMPLES, masked)
@@ -290,6 +329,7 @@ def endpoint_of(choice: ModelChoice, timeout_seconds: float) -> Endpoint:
         timeout_seconds=choice.timeout_seconds or timeout_seconds,
         thinking_mandatory=choice.thinking_mandatory,
         reasoning=choice.capabilities_reasoning,
+        bearer=choice.bearer,
     )
 
 

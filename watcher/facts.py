@@ -9,7 +9,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, time, timedelta
 from pathlib import Path
 
 from watcher.config import Config, LoadedConfig
@@ -104,7 +104,7 @@ class Surveyor:
         settings = self.settings(ref, state)
         owners = self.ownership_in(ref, state)
         attempts = self._store.attempts(ref.session_id, Kind.TITLE)
-        model, missing = model_name(self.loaded, settings)
+        model, missing = model_name(self.loaded, settings, self._environ)
         return TitleFacts(
             state=state,
             still_since=file.still_since,
@@ -183,7 +183,7 @@ class Surveyor:
             native = weigh(native, self._seen(ref, state, presence, native, terminal), moment)
             look_at = next_weighing_at(native, status, moment)
         attempts = self._store.attempts(ref.session_id, Kind.RECAP)
-        model, missing = model_name(self.loaded, settings, main=self.config.recap.fallback_to_main)
+        model, missing = model_name(self.loaded, settings, self._environ, main=self.config.recap.fallback_to_main)
         facts = RecapFacts(
             state=state,
             still_since=file.still_since,
@@ -211,10 +211,11 @@ class Surveyor:
         running = turn_over(
             state, owned=owners.owned, owner_known=owners.ever_known, still_since=file.still_since, now=moment.wall
         )
+        # The terminal that an editor's agent was started from says nothing of who sits at the editor.
         inputs = {
             owner.tty: TerminalInput(owner.tty, owner.input_at)
             for owner in owners.owners
-            if owner.tty is not None and owner.input_at is not None
+            if owner.kind == TUI and owner.tty is not None and owner.input_at is not None
         }
         return Sample(
             now=moment,
@@ -266,6 +267,11 @@ class Surveyor:
         if self.config.model.source == "extractive":
             return UNLIMITED_CALLS
         return self.config.budget.calls_per_day - self._store.calls_on(self.today())
+
+    def budget_renewed_at(self) -> float:
+        """When the day's calls come back: the next local midnight, seconds since the epoch."""
+        here = datetime.fromtimestamp(self._clock()).astimezone()
+        return datetime.combine(here.date() + timedelta(days=1), time.min).timestamp()
 
     def today(self) -> str:
         """The local date: calls count from local midnight to midnight (design 11)."""

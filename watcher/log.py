@@ -10,29 +10,15 @@ import codecs
 import logging
 import os
 import re
-import shutil
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
+from watcher.absence import absent
 
-@contextmanager
-def _absent(module: str) -> Iterator[None]:
-    """Within, importing `module` fails as if it were not installed; what is loaded already stays as it is."""
-    if module in sys.modules:
-        yield
-        return
-    sys.modules[module] = None  # type: ignore[assignment]  # documented: import raises ModuleNotFoundError
-    try:
-        yield
-    finally:
-        del sys.modules[module]
-
-
-with _absent("rich"):
+with absent("rich"):
     # structlog loads rich for its tracebacks wherever it is installed: 5 MiB that an idle service never uses.
     import structlog
 
@@ -191,6 +177,8 @@ def rotate_log(path: Path, descriptor: int, *, max_bytes: int) -> bool:
         opened, named = os.fstat(descriptor), path.lstat()
         if not os.path.samestat(opened, named) or opened.st_size <= max_bytes:
             return False
+        import shutil  # noqa: PLC0415 - under launchd, once in a long while
+
         shutil.copyfile(path, path.with_name(path.name + ".1"))
         os.ftruncate(descriptor, 0)
         with suppress(OSError):

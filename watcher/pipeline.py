@@ -74,12 +74,14 @@ class Refusal:
     detail: str = ""
     host: str = ""
     status: int | None = None
+    denied: bool = False
+    """The account was refused: the model is not asked until the settings change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The model is not to be asked before `until` (seconds since the epoch): a pause or an open circuit. Costs
-    nothing.
+    """The model is not to be asked before `until` (seconds since the epoch): a pause, an open circuit, no calls left.
+    Costs nothing.
     """
 
     kind: Kind
@@ -95,8 +97,6 @@ class Tracked:
     still_since: float
     moved: bool
     in_flight: set[Kind] = field(default_factory=set)
-    held: dict[Kind, float] = field(default_factory=dict)
-    """Until when the model is not asked again."""
     said: dict[Kind, tuple[Reason | None, str]] = field(default_factory=dict)
     """The last decision that was logged for each kind, so that each is logged once."""
     settled: bool = False
@@ -126,7 +126,10 @@ class World(Protocol):
     def decide(self, kind: Kind, session: Tracked, now: float) -> Decision: ...
 
     def begin(self, kind: Kind, session: Tracked) -> Refusal | Hold | bool:
-        """Count an attempt and start a model call; True when its answer will come back through `on_answer`."""
+        """Count an attempt and start a model call; True when its answer will come back through `on_answer`.
+
+        A `Hold` costs little: it is asked for again whenever something about the session may have changed.
+        """
 
     def write(self, session: Tracked, text: Text) -> WriteOutcome: ...
 
@@ -198,9 +201,7 @@ class Pipeline:
         session.in_flight.discard(answer.kind)
         if isinstance(answer, Refusal):
             self._world.refused(session, answer)
-        elif isinstance(answer, Hold):
-            session.held[answer.kind] = answer.until
-        else:
+        elif isinstance(answer, Text):
             self._place(session, answer)
         self._evaluate(session)
 
@@ -214,13 +215,17 @@ class Pipeline:
             if session is not None:
                 self._evaluate(session)
 
-    def on_deadline(self, now: float) -> None:
-        """Look again at every session whose time has come."""
-        while self._deadlines and self._deadlines[0][0] <= now:
+    def on_deadline(self, now: float, most: int | None = None) -> None:
+        """Look again at the sessions whose time has come, at most so many: a look takes a millisecond or two, and what
+        comes in meanwhile need not wait for all of them.
+        """
+        looked = 0
+        while self._deadlines and self._deadlines[0][0] <= now and looked != most:
             at, _, path = heapq.heappop(self._deadlines)
             if self._due.get(path) != at:
                 continue
             del self._due[path]
+            looked += 1
             session = self._refresh(path)
             if session is not None:
                 self._evaluate(session)
@@ -285,10 +290,8 @@ class Pipeline:
             session.settled = session.settled and isinstance(decision, Skip)
             session.blocked = session.blocked or (isinstance(decision, WaitUntil) and decision.reason in _WORLDLY)
             if isinstance(decision, Act):
-                held = session.held.pop(kind, 0.0)
-                begun = Hold(kind, held) if held > now else self._world.begin(kind, session)
+                begun = self._world.begin(kind, session)
                 if isinstance(begun, Hold):
-                    session.held[kind] = begun.until
                     waits.append(begun.until)
                 elif isinstance(begun, Refusal):
                     self._world.refused(session, begun)

@@ -7,7 +7,7 @@ and brings back what another program's memory wrote over.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from watcher.appending import Appender, Purpose, RuleFor, StoreIntents
@@ -21,7 +21,9 @@ from watcher.core.recap_delivery import DeliveryFacts, KeptRecap, decide_deliver
 from watcher.core.session import SessionState
 from watcher.core.undo import TitleWrite, newest_not_undone, put_back_by_memory
 from watcher.core.write_rules import (
+    Circumstances,
     RecapBasis,
+    Rule,
     automatic_title,
     given_title,
     healed_title,
@@ -30,7 +32,7 @@ from watcher.core.write_rules import (
     requested_title,
     title_again,
 )
-from watcher.core.writing import Declined, Failed, SessionFile, WriteOutcome, Written
+from watcher.core.writing import Declined, Failed, Payload, SessionFile, WriteOutcome, Written
 from watcher.edge.leases import lease_state
 from watcher.edge.store import JournalEntry, JournalKind, Pending, PendingKind, Store
 from watcher.edge.writer import SessionWriter
@@ -134,18 +136,30 @@ class Recorder:
         """Write a title that the user asked for. Earlier wishes are void then; this one is kept when a CLI may write
         over it at its exit.
         """
-        held = self._cli_holds_title(ref, known)
-        outcome = self._appender.write(ref, rule_for, known, purpose)
+        owned = self._ownership(ref).owned
+        titled = False
+
+        def noting(now: Circumstances) -> Rule:
+            def rule(file: SessionFile) -> Payload | Declined:
+                nonlocal titled
+                titled = file.state.title is not None
+                return rule_for(now)(file)
+
+            return rule
+
+        outcome = self._appender.write(ref, noting, known, purpose)
         if not isinstance(outcome, Written):
             return outcome, False
         for old in (PendingKind.TITLE, *_BY_USER):
             self._store.drop_pending(ref.session_id, old)
-        # A CLI that started meanwhile may have read the file before our line.
-        held = held or self._cli_holds_title(ref, known)
+        # A CLI holds a title (contract 3.2) when there was one, or one was given meanwhile; one that started meanwhile
+        # may have read the file before our line.
+        held = (titled or outcome.foreign) and (owned or self._ownership(ref).owned)
         entry = self._entry_of(ref, outcome.uuid)
-        if held and entry is not None:
-            self._keep_title(ref, kind, entry)
-        return outcome, held
+        if not held or entry is None or outcome.overruled:
+            return outcome, False
+        self._keep_title(ref, kind, entry)
+        return outcome, True
 
     def recap(
         self, ref: SessionRef, text: str, model: str, basis: RecapBasis, known: Reading | None = None
@@ -206,20 +220,28 @@ class Recorder:
             return Retry(self._clock() + LOCKED_RETRY_SECONDS, unfinished)
         retries: list[Retry | None] = []
         waiting = self._store.pending(ref.session_id)
+        owners = self._ownership(ref)
+        if waiting and not owners.owned:
+            # Since `state` was read its owner may have written its last words, and nothing may be dropped for that.
+            look = self._appender.look(ref, known)
+            if not isinstance(look, SessionFile):
+                return self._retry_after(look)
+            state = look.state
         for each in waiting:
             if each.kind in _BY_USER:
-                retries.append(self._deliver_user_title(ref, each, state, known))
+                retries.append(self._deliver_user_title(ref, each, state, known, owned=owners.owned))
         if not any(retries):
             retries.append(self._bring_back(ref, state, size, still_since, known))
         for each in waiting:
             if each.kind not in _BY_USER:
-                retries.append(self._deliver_text(ref, each, state, still_since, known))
+                facts = replace(self.delivery_facts(ref, each, state, still_since), ownership=owners)
+                retries.append(self._deliver_text(ref, each, facts, known))
         return _soonest([retry for retry in retries if retry is not None])
 
     def _deliver_user_title(
-        self, ref: SessionRef, each: Pending, state: SessionState, known: Reading | None
+        self, ref: SessionRef, each: Pending, state: SessionState, known: Reading | None, *, owned: bool
     ) -> Retry | None:
-        if self._ownership(ref).owned:
+        if owned:
             return Retry(None, "the user's title is put last again when the session closes")
         source = TitleSource(each.source or TitleSource.MANUAL.value)
         given = self._given(ref, each)
@@ -266,32 +288,32 @@ class Recorder:
         )
 
     def _deliver_text(
-        self, ref: SessionRef, each: Pending, state: SessionState, still_since: float, known: Reading | None
+        self, ref: SessionRef, each: Pending, facts: DeliveryFacts, known: Reading | None
     ) -> Retry | None:
-        stopped = self.stopped(ref.session_id)
-        if stopped:
-            return Retry(None, stopped)
+        if facts.paused:
+            return Retry(None, facts.paused)
         if each.kind is PendingKind.RECAP:
-            return self._deliver_recap(ref, each, state, still_since, known)
+            return self._deliver_recap(ref, each, facts, known)
         return self._settle(ref, each, self.automatic_title(ref, each.text, each.model, known))
 
     def _deliver_recap(
-        self, ref: SessionRef, each: Pending, state: SessionState, still_since: float, known: Reading | None
+        self, ref: SessionRef, each: Pending, facts: DeliveryFacts, known: Reading | None
     ) -> Retry | None:
         """Write a kept recap, or again one that a live terminal wrote over; see `core.recap_delivery`."""
-        entry = self._store.entry(each.journal_seq) if each.journal_seq else None
-        facts = self.delivery_facts(ref, each, state, still_since)
         decision = decide_delivery(facts, self._clock())
         if isinstance(decision, WaitUntil):
             return Retry(decision.at, decision.detail)
         if isinstance(decision, Skip):
             self._store.drop_pending(ref.session_id, each.kind)
             return None
-        if entry is None:
+        if not facts.kept.record_uuids:
             basis = RecapBasis(each.basis_turn, None if each.basis_moves < 0 else each.basis_moves)
             outcome = self.recap(ref, each.text, each.model, basis, known)
-            return None if isinstance(outcome, Written) and facts.ownership.owned else self._settle(ref, each, outcome)
-        purpose = Purpose(JournalKind.RECAP, each.model, entry.seq)
+            kept = isinstance(outcome, Written) and any(
+                one.kind is PendingKind.RECAP and one.journal_seq for one in self._store.pending(ref.session_id)
+            )
+            return None if kept else self._settle(ref, each, outcome)
+        purpose = Purpose(JournalKind.RECAP, each.model, each.journal_seq)
         basis = RecapBasis(each.basis_turn)
         return self._settle(
             ref, each, self._appender.write(ref, lambda now: recap(each.text, basis, now), known, purpose)
@@ -358,12 +380,6 @@ class Recorder:
             for entry in self._store.our_titles(session_id)
             if entry.kind in (JournalKind.TITLE, JournalKind.UNDO)
         )
-
-    def _cli_holds_title(self, ref: SessionRef, known: Reading | None) -> bool:
-        """Whether a live CLI may hold a title that it writes again at its exit (contract 3.2): it had one to hold."""
-        if not self._ownership(ref).owned:
-            return False
-        return known is None or known.state.title is not None
 
     def _entry_of(self, ref: SessionRef, record_uuid: str) -> JournalEntry | None:
         entries = self._store.entries(session_id=ref.session_id)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Self
 
-from watcher.config import Config, LoadedConfig, load_config
+from watcher.config import Config, LoadedConfig, load_config, load_config_apart
 from watcher.core.owner import Ownership
 from watcher.drafting import Drafter
 from watcher.edge.call_locks import CallLocks
@@ -22,7 +21,7 @@ from watcher.edge.liveness import Liveness
 from watcher.edge.mounts import FileSystemKind, file_system_of
 from watcher.edge.processes import process_table
 from watcher.edge.store import Store
-from watcher.edge.text_model import Gate
+from watcher.edge.text_model import Gate, in_another_process, in_this_process
 from watcher.edge.unregistered import SearchHint
 from watcher.edge.writer import SessionWriter
 from watcher.facts import Surveyor
@@ -66,8 +65,12 @@ class Workplace:
         clock: Callable[[], float] = time.time,
         watch_exit: Callable[[int, Callable[[], bool]], None] = lambda _pid, _is_same: None,
         throw_away_state: bool = False,
+        stays: bool = False,
     ) -> None:
-        """`throw_away_state`: work on a copy of the state that is deleted at the end, so that nothing is changed."""
+        """`throw_away_state`: work on a copy of the state that is deleted at the end, so that nothing is changed.
+        `stays`: this process runs for months, so what is needed for moments only (pydantic, httpx and TLS) is done in
+        processes of their own.
+        """
         self.environ = dict(environ)
         self.clock = clock
         self._config_file = config_file
@@ -75,6 +78,7 @@ class Workplace:
         self._watch_exit = watch_exit
         self._open = ExitStack()
         self._throw_away_state = throw_away_state
+        self._stays = stays
         self.loaded: LoadedConfig = self._load()
 
     def __enter__(self) -> Self:
@@ -88,7 +92,8 @@ class Workplace:
         self._open.close()
 
     def _load(self) -> LoadedConfig:
-        return load_config(self.environ, path=self._config_file, flags=self._flags)
+        load = load_config_apart if self._stays else load_config
+        return load(self.environ, path=self._config_file, flags=self._flags)
 
     def reload(self) -> None:
         """Read the configuration again. Raises `ConfigError` and keeps the old one when it is wrong."""
@@ -108,6 +113,8 @@ class Workplace:
         directory = state_dir(self.environ)
         if not self._throw_away_state:
             return directory
+        from tempfile import TemporaryDirectory  # noqa: PLC0415 - for a dry run only
+
         copy = Path(self._open.enter_context(TemporaryDirectory(prefix="qwen-watcher-")))
         original = Store.open_existing(directory)
         if original is not None:
@@ -228,6 +235,7 @@ class Workplace:
             clock=self.clock,
             note_tokens=lambda taken, given: self.store.add_tokens(local_day(self.clock()), taken, given),
             calls=CallLocks(self.state_directory),
+            connect=in_another_process if self._stays else in_this_process,
         )
 
 

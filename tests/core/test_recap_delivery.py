@@ -12,6 +12,7 @@ from watcher.core.owner import HEADLESS, NOBODY, TUI, Alive, Owner, Ownership, O
 from watcher.core.reasons import Reason
 from watcher.core.recap_delivery import (
     LEASE_LOOK_SECONDS,
+    UNTOLD_END_LOOK_SECONDS,
     DeliveryFacts,
     KeptRecap,
     decide_delivery,
@@ -123,6 +124,15 @@ def test_nothing_is_written_into_a_live_acp_or_daemon_session() -> None:
         assert (decision.reason, decision.at) == (Reason.LOCKED, None)
     gone = Ownership(tuple(replace(owner, alive=Alive.GONE) for owner in EDITOR.owners))
     assert delivery(conversation, ownership=gone) == ACT
+
+
+def test_an_owner_that_stands_in_no_record_is_looked_for_again() -> None:
+    """Nothing tells of its end, and the text is due 15 s after it (design 11)."""
+    found = Ownership((replace(EDITOR.owners[0], source=OwnerSource.PROCESS, alive=Alive.UNKNOWN),))
+    decision = delivery(talk(), ownership=found)
+    assert isinstance(decision, WaitUntil)
+    assert (decision.reason, decision.at) == (Reason.LOCKED, NOW + UNTOLD_END_LOOK_SECONDS)
+    assert UNTOLD_END_LOOK_SECONDS < 15.0
 
 
 def test_an_owner_that_cannot_be_judged_counts_as_live() -> None:

@@ -459,11 +459,32 @@ def test_recap_cleaned(raw: str) -> None:
         "x" * 900 + " y z",
         "<script>x</script> Fixing login now.",
         "Rotating [secret] in the config.",
+        '<tool_call>{"name": "read_file", "arguments": {}}</tool_call>',
+        f'{GOAL} <tool_call>{{"name": "read_file"}}</tool_call>',
+        '[TOOL_CALLS] [{"name": "read_file"}]',
+        "<function=read_file><parameter=path>login.py</parameter></function>",
+        'read_file({"path": "login.py"})',
+        "Let me check the login form first.",
+        "I'll call read_file on login.py now.",
+        "让我先看一下登录页面。",
     ],
 )
 def test_recap_refused(raw: str) -> None:
-    """Refusals, greetings, questions, reports of any length and leaks are no recap."""
+    """Refusals, greetings, questions, reports of any length, tool calls and leaks are no recap."""
     assert sanitize_recap(raw) is None
+
+
+@pytest.mark.parametrize(
+    "recap",
+    [
+        "Parsing <tool_call> tags in the stream. Next: handle torn ones.",
+        "I was fixing the login form. I will run its tests next.",
+        "Moving calls of read_file() to the new API. Next: invoke the linter.",
+    ],
+)
+def test_a_recap_may_be_about_tools(recap: str) -> None:
+    """What the user works on is no talk of the model's own."""
+    assert sanitize_recap(recap) == recap
 
 
 def test_recap_in_chinese() -> None:

@@ -123,9 +123,9 @@ def scope(name: str, **values: object) -> Scope:
         ({"general": 1}, {"general": {"x": 1}}, {"general": {"x": 1}}),
         ({"tools": {"list": [1]}}, {"tools": {"list": [2]}}, {"tools": {"list": [2]}}),
         (
-            {"modelProviders": {"openai": [{"id": "a"}]}},
-            {"modelProviders": {"gemini": []}},
-            {"modelProviders": {"gemini": []}},
+            {"modelProviders": {"openai": [{"id": "a"}], "gemini": [{"id": "b"}]}},
+            {"modelProviders": {"gemini": [{"id": "c"}]}},
+            {"modelProviders": {"openai": [{"id": "a"}], "gemini": [{"id": "c"}]}},
         ),
         ({"env": {"A": "1", "B": "1"}}, {"env": {"B": "2"}}, {"env": {"A": "1", "B": "2"}}),
         ({"env": {"A": {"x": 1}}}, {"env": {"A": {"y": 2}}}, {"env": {"A": {"y": 2}}}),
@@ -138,7 +138,7 @@ def scope(name: str, **values: object) -> Scope:
     ],
 )
 def test_two_scopes_merge(weak: dict[str, object], strong: dict[str, object], merged: dict[str, object]) -> None:
-    """Objects merge deeply, providers are replaced, environments merge, exclusions unite; the rest is replaced."""
+    """Objects merge deeply, providers one by one, environments merge, exclusions unite; the rest is replaced."""
     before = json.dumps([weak, strong])
     assert merge_scopes([scope("weak", **weak), scope("strong", **strong)])[0] == merged
     assert json.dumps([weak, strong]) == before, "the scopes themselves stay as they are"

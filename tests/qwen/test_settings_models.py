@@ -150,9 +150,95 @@ def test_a_fast_model_with_its_own_key_does_not_send_it_to_the_main_models_addre
     assert (as_data(choice)["key"], choice.base_url) == ("m", "https://api.openai.com/v1")
 
 
+@pytest.mark.parametrize(
+    ("entry", "url"),
+    [
+        ({"envKey": "MINE"}, "https://api.openai.com/v1"),
+        ({"envKey": "OPENAI_API_KEY"}, "http://local/v1"),
+        ({}, "http://local/v1"),
+    ],
+)
+def test_a_key_goes_to_its_own_service_only(house: House, entry: dict[str, Any], url: str) -> None:
+    """An entry without address: Qwen Code sends it to OpenAI, with any key. Ours goes there with the entry's own key;
+    the one that belongs to `OPENAI_BASE_URL` stays there.
+    """
+    house.settings("user", models({"id": "a", **entry}, fastModel="a", model={"name": "big"}))
+    environ = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://local/v1", "MINE": "m"}
+    choice = house.resolve(environ).fast_model
+    assert isinstance(choice, ModelChoice)
+    assert choice.base_url == url
+
+
+@pytest.mark.parametrize(
+    ("base_url", "headers"), [("http://gate/v2", {"X-Team": "t"}), ("http://elsewhere/v1", {})], ids=["same", "other"]
+)
+def test_what_an_entry_leaves_out_comes_from_the_main_model(
+    house: House, base_url: str, headers: dict[str, str]
+) -> None:
+    """Field by field, as in Qwen Code; but headers, which may hold keys, stay with the service that they are for."""
+    tuning = {
+        "samplingParams": {"top_p": 0.5},
+        "extra_body": {"user": "u"},
+        "customHeaders": {"X-Team": "t"},
+        "timeout": 9000,
+        "thinkingMandatory": True,
+    }
+    main = {"id": "big", "baseUrl": "http://gate/v1", "generationConfig": tuning}
+    fast = {"id": "a", "baseUrl": base_url, "generationConfig": {"samplingParams": {"top_k": 7}}}
+    house.settings("user", models(main, fast, fastModel="a", model={"name": "big"}))
+    choice = house.resolve().fast_model
+    assert isinstance(choice, ModelChoice)
+    assert (choice.sampling, choice.extra_body) == ({"top_k": 7}, {"user": "u"})
+    assert (choice.headers, choice.timeout_seconds) == (headers, 9.0)
+    assert choice.thinking_mandatory is False
+
+
+def test_nothing_is_inherited_across_auth_types(house: House) -> None:
+    """What tunes the main model means nothing to another service."""
+    main = {"id": "big", "generationConfig": {"samplingParams": {"top_p": 0.5}}}
+    settings = models(main, fastModel="anthropic:haiku", model={"name": "big"})
+    settings["modelProviders"]["anthropic"] = [{"id": "haiku"}]
+    house.settings("user", settings)
+    assert getattr(house.resolve().fast_model, "sampling", 0) is None
+
+
+@pytest.mark.parametrize(
+    ("base_url", "bearer"),
+    [("https://api.anthropic.com", False), ("https://eu.anthropic.com/v1", False), ("https://gate.example", True)],
+)
+def test_other_hosts_get_an_anthropic_key_as_a_bearer_token(house: House, base_url: str, bearer: bool) -> None:
+    """As Qwen Code sends it; only Anthropic itself has a header of its own for it."""
+    settings = models(fastModel="anthropic:haiku")
+    settings["modelProviders"]["anthropic"] = [{"id": "haiku", "baseUrl": base_url}]
+    house.settings("user", settings)
+    choice = house.resolve({"ANTHROPIC_API_KEY": "k"}).fast_model
+    assert isinstance(choice, ModelChoice)
+    assert choice.bearer is bearer
+
+
+def test_vertex_without_a_key_needs_googles_sign_in(house: House) -> None:
+    """That is not ours to use, and the reason says what would do."""
+    settings = {"fastModel": "vertex-ai:g", "modelProviders": {"vertex-ai": [{"id": "g"}]}}
+    house.settings("user", settings)
+    missing = house.resolve({"GOOGLE_CLOUD_PROJECT": "p"}).fast_model.missing
+    assert "vertex-ai needs a Google sign-in" in missing
+    assert "GOOGLE_API_KEY" in missing
+
+
+def test_origins_tell_of_entry_key_and_address(house: House) -> None:
+    """Where each of them was written, for `config show`."""
+    entry = {"id": "a", "baseUrl": "http://e/v1", "envKey": "KEY"}
+    house.settings("user", models(entry, fastModel="a", env={"KEY": "k"}))
+    origins = house.resolve().origins
+    assert origins["fastModel"].startswith("user settings ")
+    assert origins["fastModel.entry"] == f"modelProviders.openai, {origins['fastModel']}"
+    assert origins["fastModel.apiKey"] == f"KEY from {origins['fastModel']}"
+    assert origins["fastModel.baseUrl"] == "modelProviders.openai"
+
+
 def test_another_auth_type_takes_its_own_standard_variables(house: House) -> None:
     """Across auth types neither the session's key nor its address is used."""
-    settings = models({"id": "big"}, fastModel="haiku", model={"name": "big"})
+    settings = models({"id": "big"}, fastModel="anthropic:haiku", model={"name": "big"})
     settings["security"]["auth"].update(apiKey="session-key", baseUrl="http://session")
     settings["modelProviders"]["anthropic"] = [{"id": "haiku"}]
     house.settings("user", settings)
@@ -161,8 +247,16 @@ def test_another_auth_type_takes_its_own_standard_variables(house: House) -> Non
     assert (choice.auth_type, choice.base_url, choice.api_key) == ("anthropic", "http://claude", None)
 
 
-def test_a_bare_id_is_looked_for_in_the_sessions_auth_type_first(house: House) -> None:
-    """The same id at two services: the session's own counts; a selector can say otherwise."""
+def test_a_bare_id_is_looked_for_in_the_sessions_auth_type_only(house: House) -> None:
+    """The same id at two services: the session's own counts; a selector can say otherwise. So Qwen Code itself does,
+    and what it would not find is no fast model, with the word that is missing.
+    """
+    settings = models({"id": "big"}, fastModel="x")
+    settings["modelProviders"]["anthropic"] = [{"id": "x"}]
+    house.settings("user", settings)
+    found = house.resolve()
+    assert 'write "anthropic:x"' in found.fast_model.missing
+    assert not found.has_native_fast_model
     settings = models({"id": "x"}, fastModel="x")
     settings["modelProviders"] = {"anthropic": [{"id": "x"}], "openai": [{"id": "x"}]}
     house.settings("user", settings)

@@ -19,7 +19,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.support.chat_server import ChatServer
-from tests.support.terminal import DEADLINE_SECONDS, Cell, ProcessTree, Terminal, squeeze, wait_until
+from tests.support.terminal import (
+    DEADLINE_SECONDS,
+    Cell,
+    ProcessTree,
+    Terminal,
+    WaitTimeoutError,
+    squeeze,
+    wait_until,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = REPOSITORY / ".cache"
@@ -33,6 +41,8 @@ VERSIONS = (LATEST, "0.23.0")
 """The versions that the end-to-end tests use. 0.21.2 and 0.15.10 work as well."""
 
 _COMPLETE = ".complete"
+_ENTER_SECONDS = 10.0
+"""After so long an Enter has done what it does, on a slow machine too."""
 
 
 class InstallError(RuntimeError):
@@ -541,9 +551,22 @@ class Chat:
         self.terminal.wait_for(lambda lines: _same_or_tail(_typed(lines) or "", wanted), why=f"the typed text {text!r}")
 
     def _send_typed(self, text: str) -> None:
-        self.terminal.press("enter")
+        """Presses Enter, again when nothing comes of it: a suggestion that shows up late takes an Enter and sends
+        nothing.
+        """
         wanted = squeeze(text)
-        self.terminal.wait_for(lambda lines: not _same_or_tail(_typed(lines) or "", wanted), why="the text sent")
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while True:
+            self.terminal.press("enter")
+            try:
+                self.terminal.wait_for(
+                    lambda lines: not _same_or_tail(_typed(lines) or "", wanted), _ENTER_SECONDS, "the text sent"
+                )
+            except WaitTimeoutError:
+                if time.monotonic() > deadline or not self.terminal.pids():
+                    raise
+            else:
+                return
 
     def say_nowait(self, prompt: str) -> None:
         """Types a prompt, sends it, and waits only until it has left the input box."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from watcher.backfilling import Backfill, Candidate, Step, Survey, Tally, survey, tokens_per_call
 from watcher.cli.guarded import ending_well, refuse
-from watcher.cli.output import Column, ago, at_terminal, print_table, progress, say
+from watcher.cli.output import Column, ago, at_terminal, print_table, progress, say, say_filled
 from watcher.cli.places import reading_place
 from watcher.cli.tail import span_seconds
 from watcher.core.reasons import Reason
@@ -67,6 +67,8 @@ def backfill_titles(
 def _nothing(place: Workplace, found: Survey, since: str) -> int:
     """Nothing is to be done: done, unless something stands in the way of all that could be."""
     for reason in _FOR_ALL:
+        if found.skipped[reason] and reason is Reason.PAUSED:
+            raise RefusedError(reason.value, found.details[reason])
         if found.skipped[reason]:
             refuse(place, reason, found.details[reason])
     say(f"nothing to title in the last {since}")
@@ -78,17 +80,17 @@ def _tell(place: Workplace, chosen: list[Candidate], found: Survey, since: str) 
     """What would be done, what it costs, and what is left alone."""
     count, total = len(chosen), len(found.candidates)
     of = f" (of {total})" if total > count else ""
-    say(f"{_sessions(count)}{of} without a title in the last {since}, newest first")
+    say_filled(f"{_sessions(count)}{of} without a title in the last {since}, newest first")
     left = place.surveyor.calls_left()
     if left == UNLIMITED_CALLS:
-        say("no model calls: the titles are cut from your own words, offline")
+        say_filled("no model calls: the titles are cut from your own words, offline")
     else:
         models = ", ".join(sorted({printable(each.model) for each in chosen}))
         cost = tokens_per_call(place.store, place.clock())
         tokens = f", roughly {round(cost * count, -2):,.0f} tokens" if cost is not None and cost * count >= 50 else ""  # noqa: PLR2004
-        say(f"{count} model call{'s' * (count != 1)} with {models}{tokens}")
+        say_filled(f"{count} model call{'s' * (count != 1)} with {models}{tokens}")
         if left < count:
-            say(f"only {max(left, 0)} calls are left today, so the rest has to wait for another run")
+            say_filled(f"only {max(left, 0)} calls are left today, so the rest has to wait for another run")
     _tell_skipped(found.skipped)
 
 
@@ -96,7 +98,7 @@ def _tell_skipped(skipped: Mapping[Reason, int]) -> None:
     quiet = (Reason.TITLE_PRESENT, Reason.MANUAL_TITLE, Reason.NOT_INTERACTIVE)
     words = [f"{count} {reason}{_HINTS.get(reason, '')}" for reason, count in skipped.items() if reason not in quiet]
     if words:
-        say(f"left alone: {', '.join(words)}")
+        say_filled(f"left alone: {', '.join(words)}")
 
 
 def _show(chosen: list[Candidate], now: float) -> None:
@@ -174,13 +176,16 @@ def _begin_step(bar: Progress, task: TaskID, candidate: Candidate) -> None:
 
 
 def _end_step(bar: Progress, task: TaskID, step: Step) -> None:
+    if step.reason is Reason.ABORTED:
+        return
     bar.print(_line(step), markup=False, no_wrap=True, overflow="ellipsis", crop=True)
-    if step.reason not in (Reason.ABORTED, Reason.BUDGET_EXHAUSTED, Reason.PAUSED):
+    if step.reason not in (Reason.BUDGET_EXHAUSTED, Reason.PAUSED):
         bar.advance(task)
 
 
 def _tell_step(step: Step) -> None:
-    say(_line(step))
+    if step.reason is not Reason.ABORTED:
+        say(_line(step))
 
 
 def _line(step: Step) -> str:

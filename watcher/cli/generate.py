@@ -140,7 +140,7 @@ def _title_by_model(place: Workplace, ref: SessionRef, reading: Reading) -> int:
     if not isinstance(made, NoText | Ready):
         draft = made
         with progress(f"asking {draft.endpoint.model} …"):
-            made = _interruptible(lambda abort: place.drafter.ask(draft, abort))
+            made = _interruptible(lambda abort: place.drafter.ask(draft, abort, again=True))
     if isinstance(made, NoText):
         refuse_no_text(place, made)
     basis = SessionFile(reading.state, reading.size, changed_at, reading.torn_bytes)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from watcher.absence import absent
 from watcher.cli.ending import exit_code_of
 
 _DRY_RUN: Final = "--dry-run"
@@ -16,6 +17,12 @@ _WITH_VALUE: Final = (_CONFIG, "--log-format", "--log-level")
 
 def run_watcher(*, config: Path | None, dry_run: bool, log_format: str | None, log_level: str | None) -> int:
     """Watch until a signal. Returns the exit code; raises `WatcherError` when it cannot start."""
+    with absent("ssl"), absent("typing_extensions"):
+        # structlog loads asyncio, and that OpenSSL: 5 MiB for a process that speaks no TLS itself (`text_model.apart`).
+        # msgspec only asks the other for what `typing` has as well.
+        import msgspec  # noqa: F401, PLC0415
+
+        import watcher.log  # noqa: F401, PLC0415
     from watcher.daemon import Daemon  # noqa: PLC0415
 
     flags = {key: value for key, value in (("log.format", log_format), ("log.level", log_level)) if value is not None}

@@ -1,5 +1,6 @@
 """The configuration (design 5): its model, its sources and their order, and where each value came from."""
 
+from watcher.config.apart import load_config_apart
 from watcher.config.editing import save_values
 from watcher.config.model import (
     BudgetConfig,
@@ -38,6 +39,7 @@ __all__ = [
     "display_value",
     "env_variable",
     "load_config",
+    "load_config_apart",
     "runtime_dir",
     "save_values",
     "socket_path",

@@ -1,226 +1,254 @@
 """The configuration as a value (design 5): its keys, their defaults and bounds.
 
 The descriptions are the documentation: `config init` and the README's table are made of them (`watcher.config.text`).
+Plain dataclasses: what is set somewhere is checked by pydantic (`watcher.config.validation`), which takes 13 MiB that
+a service need not keep for months.
 """
 
-from __future__ import annotations
+# ruff: noqa: RUF009 - `_key` makes a `dataclasses.field`; its defaults are immutable
 
+import dataclasses
+import types
+import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
-from pydantic.fields import FieldInfo
-
-from watcher.paths import expand_home
+from typing import Annotated, Any, Literal, TypeVar
 
 ENV_PREFIX = "QWEN_WATCHER_"
 _ONE_WEEK_MINUTES = 7 * 24 * 60.0
 
-
-def _home(info: ValidationInfo) -> Path:
-    return info.context["home"] if info.context else Path.home()
+T = TypeVar("T")
 
 
-def _expand_paths(value: object, info: ValidationInfo) -> object:
-    """A list of texts as absolute paths, `~` expanded; anything else is left for the validation to refuse."""
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        return value
-    paths = tuple(Path(expand_home(item, _home(info))) for item in value)
-    for path in paths:
-        if not path.is_absolute():
-            raise ValueError(f"{str(path)!r} is neither absolute nor starts with ~/")
-    return paths
+class Tilde(Enum):
+    """Where in a list of texts a leading `~` means the home directory."""
+
+    EACH = "each"
+    FIRST = "first"
 
 
-def _expand_globs(value: object, info: ValidationInfo) -> object:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        return value
-    return tuple(expand_home(item, _home(info)) for item in value)
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is to be known of one key. Bounds hold for its number, lengths and pattern for its text or each of them."""
+
+    annotation: Any
+    default: object
+    description: str
+    examples: tuple[object, ...] = ()
+    values: str = ""
+    """What it takes, in words, where the type and the bounds do not say it."""
+    tilde: Tilde | None = None
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+
+    @property
+    def alternatives(self) -> tuple[Any, ...]:
+        """The types that it takes, without None."""
+        if typing.get_origin(self.annotation) in (types.UnionType, typing.Union):
+            return tuple(kind for kind in typing.get_args(self.annotation) if kind is not type(None))
+        return (self.annotation,)
+
+    @property
+    def item(self) -> Any:
+        """The type of one value of a list."""
+        return typing.get_args(self.annotation)[0]
 
 
-def _expand_argv(value: object, info: ValidationInfo) -> object:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        return value
-    return tuple(expand_home(item, _home(info)) if index == 0 else item for index, item in enumerate(value))
+def _key(default: T, **about: object) -> T:
+    """A field of a section; `about` is what `Key` says of it beside its type and default."""
+    field: T = dataclasses.field(default=default, metadata=about)
+    return field
 
 
-Paths = Annotated[tuple[Path, ...], BeforeValidator(_expand_paths)]
-Globs = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_expand_globs)]
-Argv = Annotated[tuple[str, ...], BeforeValidator(_expand_argv)]
+Paths = Annotated[tuple[Path, ...], Tilde.EACH]
+Globs = Annotated[tuple[str, ...], Tilde.EACH]
+Argv = Annotated[tuple[str, ...], Tilde.FIRST]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, hide_input_in_errors=True)
-
-
-class WatchConfig(_Section):
+@dataclass(frozen=True, slots=True)
+class WatchConfig:
     """What is watched, and how."""
 
-    homes: Paths = Field(
-        default=(),
+    homes: Paths = _key(
+        (),
         description="Qwen Code configuration directories to watch. Empty: found as Qwen Code finds them "
         "(QWEN_HOME, QWEN_RUNTIME_DIR, else ~/.qwen).",
-        examples=[["~/.qwen"]],
+        examples=(["~/.qwen"],),
     )
-    include: Globs = Field(
-        default=(),
+    include: Globs = _key(
+        (),
+        min_length=1,
         description="Globs on a session's project directory. Empty: every project.",
-        examples=[["~/work/*"]],
+        examples=(["~/work/*"],),
     )
-    exclude: Globs = Field(
-        default=(),
+    exclude: Globs = _key(
+        (),
+        min_length=1,
         description="Globs on project directories that are left alone; stronger than include.",
-        examples=[["~/private/*"]],
+        examples=(["~/private/*"],),
     )
-    backend: Literal["auto", "native", "polling"] = Field(
-        default="auto", description="How changes are noticed. auto: the system's own events, polling when it must."
+    backend: Literal["auto", "native", "polling"] = _key(
+        "auto", description="How changes are noticed. auto: the system's own events, polling when it must."
     )
-    trusted_folders: Paths = Field(
-        default=(),
+    trusted_folders: Paths = _key(
+        (),
         description="Project directories whose own .qwen/settings.json and .env may choose the model, "
         "as folders that you trusted in Qwen Code.",
-        examples=[["~/work/app"]],
+        examples=(["~/work/app"],),
     )
 
 
-class TitleConfig(_Section):
+@dataclass(frozen=True, slots=True)
+class TitleConfig:
     """Titles for new sessions."""
 
-    enabled: bool = Field(
-        default=True, description="Give new sessions a title. QWEN_DISABLE_AUTO_TITLE also turns it off."
-    )
-    settle_seconds: float = Field(
-        default=8.0,
+    enabled: bool = _key(True, description="Give new sessions a title. QWEN_DISABLE_AUTO_TITLE also turns it off.")
+    settle_seconds: float = _key(
+        8.0,
         ge=0,
         le=3600,
         description="Seconds of quiet before a title; lets Qwen Code's own title land first.",
     )
-    max_attempts: int = Field(default=3, ge=1, le=20, description="Attempts a session before it is left untitled.")
-    sessions: Literal["interactive", "all"] = Field(
-        default="interactive", description="all: also `qwen -p` runs and other sessions without a terminal."
+    max_attempts: int = _key(3, ge=1, le=20, description="Attempts a session before it is left untitled.")
+    sessions: Literal["interactive", "all"] = _key(
+        "interactive", description="all: also `qwen -p` runs and other sessions without a terminal."
     )
 
 
-class RecapConfig(_Section):
+@dataclass(frozen=True, slots=True)
+class RecapConfig:
     """Recaps for a user who comes back."""
 
-    enabled: Literal["auto"] | bool = Field(
-        default="auto", description="auto follows Qwen Code's general.showSessionRecap, which is off until you set it."
+    enabled: Literal["auto"] | bool = _key(
+        "auto", description="auto follows Qwen Code's general.showSessionRecap, which is off until you set it."
     )
-    trigger: Literal["away", "return"] = Field(
-        default="away", description="away: written as you go away. return: when you come back."
+    trigger: Literal["away", "return"] = _key(
+        "away", description="away: written as you go away. return: when you come back."
     )
-    away_minutes: float | None = Field(
-        default=None,
+    away_minutes: float | None = _key(
+        None,
         gt=0,
         le=_ONE_WEEK_MINUTES,
         description="Minutes without a sign of life that count as away, fractions allowed. "
         "Not set: Qwen Code's general.sessionRecapAwayThresholdMinutes, else 5.0.",
-        examples=[5.0],
+        examples=(5.0,),
     )
-    after_exit: Literal["always", "never"] = Field(
-        default="always", description="always: also for sessions whose Qwen Code has ended."
+    after_exit: Literal["always", "never"] = _key(
+        "always", description="always: also for sessions whose Qwen Code has ended."
     )
-    fallback_to_main: bool = Field(
-        default=True, description="Without a fast model, use the main model, as Qwen Code's own recap does."
+    fallback_to_main: bool = _key(
+        True, description="Without a fast model, use the main model, as Qwen Code's own recap does."
     )
-    user_memory: bool = Field(default=False, description="Append your QWEN.md to the recap prompt.")
-    min_user_turns: int = Field(default=3, ge=1, le=1000, description="Prompts of yours before the first recap.")
-    min_user_turns_between: int = Field(default=2, ge=1, le=1000, description="New prompts of yours before another.")
+    user_memory: bool = _key(False, description="Append your QWEN.md to the recap prompt.")
+    min_user_turns: int = _key(3, ge=1, le=1000, description="Prompts of yours before the first recap.")
+    min_user_turns_between: int = _key(2, ge=1, le=1000, description="New prompts of yours before another.")
 
 
-class ModelConfig(_Section):
+@dataclass(frozen=True, slots=True)
+class ModelConfig:
     """The text model that writes titles and recaps."""
 
-    source: Literal["qwen", "explicit", "extractive"] = Field(
-        default="qwen",
+    source: Literal["qwen", "explicit", "extractive"] = _key(
+        "qwen",
         description="qwen: your own fast model and credentials. explicit: the keys below. "
         "extractive: offline and free, cut from your own words.",
     )
-    api: Literal["openai", "anthropic", "gemini"] = Field(default="openai", description="The wire protocol (explicit).")
-    name: str | None = Field(
-        default=None,
+    api: Literal["openai", "anthropic", "gemini"] = _key("openai", description="The wire protocol (explicit).")
+    name: str | None = _key(
+        None,
         min_length=1,
         max_length=200,
         description="The model's name (explicit).",
-        examples=["qwen3-coder-flash"],
+        examples=("qwen3-coder-flash",),
     )
-    base_url: str | None = Field(
-        default=None,
+    base_url: str | None = _key(
+        None,
         pattern=r"^https?://[^\s/]\S*$",
         description="The endpoint's address (explicit).",
-        examples=["http://127.0.0.1:11434/v1"],
-        json_schema_extra={"values": "an http:// or https:// address"},
+        examples=("http://127.0.0.1:11434/v1",),
+        values="an http:// or https:// address",
     )
-    api_key_env: str | None = Field(
-        default=None,
+    api_key_env: str | None = _key(
+        None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
         max_length=128,
         description="Name of the variable that holds the key, never the key itself (explicit). "
         "Not set: no key is sent.",
-        examples=["DASHSCOPE_API_KEY"],
-        json_schema_extra={"values": "the name of an environment variable"},
+        examples=("DASHSCOPE_API_KEY",),
+        values="the name of an environment variable",
     )
-    timeout_seconds: float = Field(default=30.0, ge=1, le=600, description="Time limit of one model call in seconds.")
-    max_concurrency: int = Field(default=2, ge=1, le=16, description="Model calls at the same time.")
-    language: str | None = Field(
-        default=None,
+    timeout_seconds: float = _key(30.0, ge=1, le=600, description="Time limit of one model call in seconds.")
+    max_concurrency: int = _key(2, ge=1, le=16, description="Model calls at the same time.")
+    language: str | None = _key(
+        None,
         min_length=1,
         max_length=60,
         pattern=r"^[^\n\r]+$",
         description="Language of titles and recaps. Not set: that of the conversation.",
-        examples=["English"],
+        examples=("English",),
     )
 
-    @model_validator(mode="after")
-    def _explicit_is_complete(self) -> ModelConfig:
-        # No public endpoint is assumed: a forgotten address must never send a conversation to a stranger.
+    @property
+    def problem(self) -> str:
+        """What an explicit model lacks, "" when nothing.
+
+        No public endpoint is assumed: a forgotten address must never send a conversation to a stranger.
+        """
         missing = [f"model.{key}" for key in ("name", "base_url") if getattr(self, key) is None]
-        if self.source == "explicit" and missing:
-            raise ValueError(f'model.source = "explicit" needs {" and ".join(missing)}')
-        return self
+        if self.source != "explicit" or not missing:
+            return ""
+        return f'model.source = "explicit" needs {" and ".join(missing)}'
 
 
-class BudgetConfig(_Section):
+@dataclass(frozen=True, slots=True)
+class BudgetConfig:
     """The limit on model calls."""
 
-    calls_per_day: int = Field(
-        default=300,
+    calls_per_day: int = _key(
+        300,
         ge=0,
         le=1_000_000,
         description="HTTP requests to the model, local midnight to midnight. 0: none.",
     )
 
 
-class PrivacyConfig(_Section):
+@dataclass(frozen=True, slots=True)
+class PrivacyConfig:
     """What leaves the machine."""
 
-    redact: bool = Field(default=True, description="Mask secrets before text is sent to the model.")
+    redact: bool = _key(True, description="Mask secrets before text is sent to the model.")
 
 
-class HooksConfig(_Section):
+@dataclass(frozen=True, slots=True)
+class HooksConfig:
     """Programs started after something was written: no shell, the event as JSON on stdin, 10 s."""
 
-    on_title: Argv = Field(
-        default=(), description="Program and arguments, after a title.", examples=[["notify-title", "--json"]]
+    on_title: Argv = _key(
+        (), description="Program and arguments, after a title.", examples=(["notify-title", "--json"],)
     )
-    on_recap: Argv = Field(
-        default=(), description="Program and arguments, after a recap.", examples=[["notify-recap", "--json"]]
+    on_recap: Argv = _key(
+        (), description="Program and arguments, after a recap.", examples=(["notify-recap", "--json"],)
     )
 
 
-class LogConfig(_Section):
+@dataclass(frozen=True, slots=True)
+class LogConfig:
     """The log on stderr."""
 
-    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The lowest level shown.")
-    format: Literal["auto", "console", "json"] = Field(
-        default="auto", description="auto: console at a terminal, plain key=value under the journal, else JSON lines."
+    level: Literal["debug", "info", "warning", "error"] = _key("info", description="The lowest level shown.")
+    format: Literal["auto", "console", "json"] = _key(
+        "auto", description="auto: console at a terminal, plain key=value under the journal, else JSON lines."
     )
 
 
-class Config(_Section):
+@dataclass(frozen=True, slots=True)
+class Config:
     """The whole configuration; every field has a default. Paths in it are absolute."""
 
     watch: WatchConfig = WatchConfig()
@@ -250,14 +278,23 @@ class LoadedConfig:
         return value
 
 
-def config_fields() -> Iterator[tuple[str, FieldInfo]]:
-    """Every key with its field, in the order of the documentation: `("watch.homes", …)`."""
-    for section, section_field in Config.model_fields.items():
-        model = section_field.annotation
-        assert isinstance(model, type)
-        assert issubclass(model, BaseModel)
-        for key, field in model.model_fields.items():
-            yield f"{section}.{key}", field
+def sections() -> Mapping[str, type]:
+    """The sections by name, in the order of the documentation."""
+    return {field.name: field.type for field in dataclasses.fields(Config) if isinstance(field.type, type)}
+
+
+def config_fields() -> Iterator[tuple[str, Key]]:
+    """Every key with what is to be known of it, in the order of the documentation: `("watch.homes", …)`."""
+    for name, section in sections().items():
+        for field in dataclasses.fields(section):
+            yield f"{name}.{field.name}", _described(field)
+
+
+def _described(field: dataclasses.Field[Any]) -> Key:
+    annotation, tilde = field.type, None
+    if typing.get_origin(annotation) is Annotated:
+        annotation, tilde = typing.get_args(annotation)
+    return Key(annotation, field.default, tilde=tilde, **field.metadata)
 
 
 def env_variable(key: str) -> str:

@@ -2,7 +2,7 @@
 
 Plain pydantic and `tomllib`, not pydantic-settings: that merges its sources before it validates, so a wrong value can
 no longer be traced to the file or variable that set it, and a misspelt `QWEN_WATCHER_…` variable passes in silence.
-Both are promised (design 5).
+Both are promised (design 5). Where nothing is set there is nothing to check, and pydantic is not loaded.
 
 Qwen Code's own settings are no source here: a value that follows them is `None`, `"auto"` or empty.
 """
@@ -10,17 +10,12 @@ Qwen Code's own settings are no source here: a value that follows them is `None`
 from __future__ import annotations
 
 import json
-import tomllib
 import typing
-from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pydantic import ValidationError
-from pydantic.fields import FieldInfo
-
-from watcher.config.model import ENV_PREFIX, Config, LoadedConfig, config_fields, env_variable
-from watcher.config.text import alternatives, display_value, expected_values
+from watcher.config.model import ENV_PREFIX, Config, Key, LoadedConfig, config_fields, env_variable, sections
+from watcher.config.text import display_value, expected_values
 from watcher.errors import ConfigError
 from watcher.paths import CONFIG_VARIABLE, STATE_DIR_VARIABLE, config_path, home_dir
 
@@ -61,6 +56,22 @@ def load_config(
     return LoadedConfig(config=config, origins=origins, path=file, exists=text is not None)
 
 
+def is_set(environ: Mapping[str, str], *, path: Path | None = None, flags: Mapping[str, object] | None = None) -> bool:
+    """Whether anything but defaults may come of `load_config`, or an error."""
+    if path is not None or any(value is not None for value in (flags or {}).values()):
+        return True
+    ours = (name for name in environ if name.startswith(ENV_PREFIX))
+    if any(name == CONFIG_VARIABLE or name not in PLAIN_VARIABLES for name in ours):
+        return True
+    try:
+        config_path(environ).lstat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def check_text(text: str, file: Path, environ: Mapping[str, str]) -> None:
     """Raises ConfigError, as `load_config`, when a file with this text would be wrong by itself. Only HOME counts."""
     fields = dict(config_fields())
@@ -81,13 +92,17 @@ def read_config_text(file: Path) -> str | None:
         raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
 
 
-def _file_values(text: str | None, file: Path, fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, object]]:
+def _file_values(text: str | None, file: Path, fields: Mapping[str, Key]) -> Iterator[tuple[str, object]]:
+    if text is None:
+        return
+    import tomllib  # noqa: PLC0415 - only where there is a file
+
     try:
-        document = tomllib.loads(text or "")
+        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{file}: not valid TOML: {error}") from error
     for section, table in document.items():
-        if section not in Config.model_fields:
+        if section not in sections():
             raise ConfigError(_unknown_key(section, table, fields, f"file {file}"))
         if not isinstance(table, dict):
             raise ConfigError(f"{section} = {display_value(section, table)}: [{section}] is a section (in {file})")
@@ -97,22 +112,22 @@ def _file_values(text: str | None, file: Path, fields: Mapping[str, FieldInfo]) 
             yield f"{section}.{key}", value
 
 
-def _environment_values(environ: Mapping[str, str], fields: Mapping[str, FieldInfo]) -> Iterator[tuple[str, object]]:
+def _environment_values(environ: Mapping[str, str], fields: Mapping[str, Key]) -> Iterator[tuple[str, object]]:
     keys = {env_variable(key): key for key in fields}
     for name, text in environ.items():
         if not name.startswith(ENV_PREFIX) or name in PLAIN_VARIABLES:
             continue
         if name not in keys:
-            close = get_close_matches(name, [*keys, *PLAIN_VARIABLES], n=1, cutoff=0.7)
+            close = _closest(name, [*keys, *PLAIN_VARIABLES])
             hint = f"; did you mean {close[0]}?" if close else ""
             raise ConfigError(f"{name} = {display_value(name, text)}: no such variable{hint} (in the environment)")
         if text:  # as everywhere in the environment, an empty value is an unset one
             yield keys[name], _parse_text(text, fields[keys[name]])
 
 
-def _parse_text(text: str, field: FieldInfo) -> object:
+def _parse_text(text: str, field: Key) -> object:
     """A variable's text as the type that the field takes; what does not parse stays text, which validation refuses."""
-    for kind in alternatives(field.annotation):
+    for kind in field.alternatives:
         if kind is bool and text.strip().lower() in ("true", "false", "1", "0", "yes", "no", "on", "off"):
             return text.strip().lower() in ("true", "1", "yes", "on")
         if kind in (int, float) or typing.get_origin(kind) is tuple:
@@ -123,13 +138,20 @@ def _parse_text(text: str, field: FieldInfo) -> object:
     return text
 
 
-def _unknown_key(key: str, value: object, fields: Mapping[str, FieldInfo], origin: str) -> str:
+def _unknown_key(key: str, value: object, fields: Mapping[str, Key], origin: str) -> str:
     name = key.rpartition(".")[2]
     same_name = [known for known in fields if known.rpartition(".")[2] == name]
-    near = get_close_matches(key, [*Config.model_fields, *fields], n=1, cutoff=0.7)
+    near = _closest(key, [*sections(), *fields])
     found = near or same_name
     hint = f"; did you mean {' or '.join(found)}?" if found else ""
     return f"{key} = {display_value(key, value)}: unknown key{hint} ({_place(origin)})"
+
+
+def _closest(name: str, known: Sequence[str]) -> list[str]:
+    """The known name that it looks most like; empty when it looks like none."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+    return get_close_matches(name, known, n=1, cutoff=0.7)
 
 
 def _place(origin: str) -> str:
@@ -138,23 +160,22 @@ def _place(origin: str) -> str:
 
 
 def _validate(
-    values: Mapping[str, object], origins: Mapping[str, str], fields: Mapping[str, FieldInfo], home: Path
+    values: Mapping[str, object], origins: Mapping[str, str], fields: Mapping[str, Key], home: Path
 ) -> Config:
-    tree: dict[str, dict[str, object]] = {}
-    for dotted, value in values.items():
-        section, _, key = dotted.partition(".")
-        tree.setdefault(section, {})[key] = value
-    try:
-        return Config.model_validate(tree, context={"home": home})
-    except ValidationError as error:
-        faults: dict[str, str] = {}  # one line a key: each member of a union reports its own error
-        for detail in error.errors(include_url=False, include_input=False):
-            dotted = ".".join(str(part) for part in detail["loc"][:2])
-            message = detail["msg"].removeprefix("Value error, ")
-            if dotted in fields:
-                reason = message if detail["type"] == "value_error" else f"expected {expected_values(fields[dotted])}"
-                shown = display_value(dotted, values[dotted])
-                faults.setdefault(dotted, f"{dotted} = {shown}: {reason} ({_place(origins[dotted])})")
-            else:
-                faults.setdefault(dotted, f"{message} ({_place(origins.get('model.source', 'default'))})")
-        raise ConfigError("; ".join(faults.values())) from error
+    if not values:
+        return Config()
+    from watcher.config.validation import validate  # noqa: PLC0415 - pydantic: only where there is something to check
+
+    found = validate(values, home)
+    if isinstance(found, Config):
+        return found
+    raise ConfigError("; ".join(_words(fault.key, fault.message, values, origins, fields) for fault in found))
+
+
+def _words(
+    key: str, message: str, values: Mapping[str, object], origins: Mapping[str, str], fields: Mapping[str, Key]
+) -> str:
+    if key not in fields:
+        return f"{message} ({_place(origins.get('model.source', 'default'))})"
+    reason = message or f"expected {expected_values(fields[key])}"
+    return f"{key} = {display_value(key, values[key])}: {reason} ({_place(origins[key])})"

@@ -6,14 +6,11 @@ import inspect
 import json
 import re
 import textwrap
-import types
 import typing
 from pathlib import Path
 from typing import Literal
 
-from pydantic.fields import FieldInfo
-
-from watcher.config.model import Config, config_fields
+from watcher.config.model import Key, config_fields, sections
 
 _MAX_SHOWN_CHARS = 80
 _SECRET_KEY = re.compile(r"key|token|secret|password|authorization", re.IGNORECASE)
@@ -33,13 +30,12 @@ def display_value(key: str, value: object) -> str:
     return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 1] + "…"
 
 
-def expected_values(field: FieldInfo) -> str:
+def expected_values(field: Key) -> str:
     """What a field takes, in words: `auto | native | polling`, `number from 0 to 3600`."""
-    extra = field.json_schema_extra
-    if isinstance(extra, dict) and "values" in extra:
-        return str(extra["values"])
+    if field.values:
+        return field.values
     words: list[str] = []
-    for kind in alternatives(field.annotation):
+    for kind in field.alternatives:
         if typing.get_origin(kind) is Literal:
             words += [str(value) for value in typing.get_args(kind)]
         elif typing.get_origin(kind) is tuple:
@@ -53,19 +49,9 @@ def expected_values(field: FieldInfo) -> str:
     return " | ".join(words)
 
 
-def _bounds(field: FieldInfo) -> str:
-    low = next((bound for item in field.metadata for bound in [getattr(item, "ge", None)] if bound is not None), None)
-    above = next((bound for item in field.metadata for bound in [getattr(item, "gt", None)] if bound is not None), None)
-    high = next((bound for item in field.metadata for bound in [getattr(item, "le", None)] if bound is not None), None)
-    start = f" from {low:g}" if low is not None else f" above {above:g}" if above is not None else ""
-    return start + (f" to {high:.10g}" if high is not None else "")
-
-
-def alternatives(annotation: object) -> tuple[object, ...]:
-    """The members of a union without None; the annotation itself if it is no union."""
-    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
-        return tuple(kind for kind in typing.get_args(annotation) if kind is not type(None))
-    return (annotation,)
+def _bounds(field: Key) -> str:
+    start = f" from {field.ge:g}" if field.ge is not None else f" above {field.gt:g}" if field.gt is not None else ""
+    return start + (f" to {field.le:.10g}" if field.le is not None else "")
 
 
 def default_config_text() -> str:
@@ -76,7 +62,7 @@ def default_config_text() -> str:
         name = key.rpartition(".")[2]
         if not key.startswith(f"{section}."):
             section = key.partition(".")[0]
-            about = inspect.cleandoc(Config.model_fields[section].annotation.__doc__ or "")
+            about = inspect.cleandoc(sections()[section].__doc__ or "")
             lines += [f"# {about}", f"[{section}]"]
         value = _toml(field.default) if field.default not in (None, ()) else _toml((field.examples or [[]])[0])
         unset = " (an example; not set)" if field.default in (None, ()) and field.examples else ""

@@ -136,6 +136,8 @@ class Chain:
         rewind to the first turn), so that the chain does not count as broken. A repeated `uuid` is a fragment: the
         first record's parent stays, a turn or recap in any fragment counts.
         """
+        if parent == self._leaf:
+            parent = self._leaf  # the usual case: one text in memory instead of two equal ones
         store = self._store
         if store.size != self._size:
             store = store.until(self._size)

@@ -60,13 +60,20 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No answer. `retry_at` (seconds since the epoch) is set when the endpoint is known to refuse until then."""
+    """No answer. `retry_at` (seconds since the epoch) is set when the endpoint is known to refuse until then.
+
+    `denied`: it is the key, the account or its balance that was refused, so nothing else is asked until the settings
+    change. Token counts are those of replies without a usable text, None where nothing was reported.
+    """
 
     reason: Reason
     detail: str = ""
     host: str = ""
     status: int | None = None
     retry_at: float | None = None
+    denied: bool = False
+    tokens_in: int | None = None
+    tokens_out: int | None = None
 
 
 Outcome = Answer | Failure

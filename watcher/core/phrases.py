@@ -134,6 +134,26 @@ QUESTION_BACK = _any(
 )
 """A question put back to the user."""
 
+_TOOL_TAG = r"[<\[][|｜]?\s*tool[_▁ ]?(?:calls?|use)\b"
+
+TOOL_CALL = _any(
+    rf"{_TOOL_TAG}[\s|｜>\]]{{0,6}}[{{\[<]",
+    r"<\s*(?:function_calls?\s*>|function\s*=|invoke\s+name)",
+)
+"""A tool call that was written out as text; an answer that holds one anywhere is none."""
+
+_OF_TOOL = r"(?:the )?(?:\w+_\w+|`\w+`|\w+ tool|tools?)\b"
+
+NARRATION = _any(
+    r"(?:now,? )?let me\b",
+    rf"(?:now,? )?i(?:['’]ll| will| am going to|['’]m going to)(?: now| first)? (?:call|invoke|use) {_OF_TOOL}",
+    rf"(?:now,? )?(?:i(?: am|['’]m)(?: now)? )?(?:calling|invoking) {_OF_TOOL}",
+    _TOOL_TAG,
+    r"\w{1,60}\(\s*\{",
+    r"让我|讓我|我(?:先|现在|現在|将|將|来|來|会|會)?(?:调用|調用)",
+)
+"""The start of talk about what the model itself does next, or of a call of a tool."""
+
 NO_TITLE = _any(
     r"(?:no |session |chat |your )?title(?: here)?|untitled(?: session| chat)?|(?:new )?(?:chat|session|conversation)",
     r"assistant|user|empty|none|null|nil|n/a|unknown|undefined|string|text|json|ok|okay|hello|hi|help(?: me)?",

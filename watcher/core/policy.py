@@ -232,17 +232,20 @@ def heal_wanted(state: SessionState, ours: tuple[OurTitle, ...]) -> TitleRun | N
     """The manual title to put last again, or None (design promise 2).
 
     A running CLI can bring back *our* old title from its memory. So: the last title is byte-identical to an automatic
-    one of ours, and a manual title stands after our first record of it. What any other writer put there stays.
+    one of ours, is not by a record of ours itself, and a manual title stands after our last record of it. What any
+    other writer put there stays, and so does what we put over a manual title because the user asked for it.
     """
     last = state.title
     if last is None or last.source is not TitleSource.AUTO:
         return None
     same = [each for each in ours if each.source is TitleSource.AUTO and each.title == last.title]
-    if not same or any(last.first_offset - each.offset in (0, 1) for each in same):
-        # The run begins with a record of ours (before which a newline may stand): over a manual title only on request.
+    uuids = {uuid for each in same for uuid in each.uuids}
+    if not same or uuids & set(last.uuids):
         return None
-    first = min(each.offset for each in same)
-    manual = [run for run in state.titles if run.is_manual and run.last_offset > first]
+    by_us = [run.last_offset for run in state.titles if run.title == last.title and uuids & set(run.uuids)]
+    # A run that is long forgotten is known by where it began.
+    since = by_us[-1] if by_us else max(each.offset for each in same)
+    manual = [run for run in state.titles if run.is_manual and run.last_offset > since]
     return manual[-1] if manual else None
 
 

@@ -103,10 +103,11 @@ def sanitize_recap(text: str, masked: Sequence[str] = ()) -> str | None:
     """`text` as one plain line of one or two sentences, or None when it is not a recap.
 
     Of a longer text the first two sentences stay. Refused: more than about 60 words or 200 CJK characters even so,
-    refusals, greetings, questions to the user, and what repeats one of the `masked` secrets.
+    refusals, greetings, questions to the user, tool calls and talk of them, and what repeats one of the `masked`
+    secrets.
     """
     said = answers.without_thinking(clean_lines(text))
-    if answers.has_active_markup(said) or answers.leaks(said, masked):
+    if answers.has_active_markup(said) or answers.leaks(said, masked) or phrases.TOOL_CALL.search(said):
         return None
     recap = _fixed_point(_recap_once, said)
     return None if recap is None or answers.leaks(recap, masked) else recap
@@ -206,7 +207,7 @@ def _recap_once(text: str) -> str | None:
     recap = without_wrapping_quotes(_joined([_recap_line(line) for line in lines if not line.startswith("#")]))
     sentences = [sentence.strip() for sentence in _SENTENCE_END.split(recap) if sentence.strip()]
     recap = _joined(sentences[:MAX_RECAP_SENTENCES])
-    refused = (phrases.REFUSAL, phrases.GREETING, phrases.QUESTION_BACK, phrases.ANNOUNCEMENT)
+    refused = (phrases.REFUSAL, phrases.GREETING, phrases.QUESTION_BACK, phrases.ANNOUNCEMENT, phrases.NARRATION)
     if any(pattern.match(recap) for pattern in refused):
         return None
     if len(recap.split()) > MAX_RECAP_WORDS or len(_CJK.findall(recap)) > MAX_RECAP_CJK:

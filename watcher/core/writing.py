@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from watcher.core.events import Event, TitleSet, TitleSource
 from watcher.core.reasons import Reason
-from watcher.core.session import SessionState, fold
+from watcher.core.session import SessionState, fold_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,8 @@ class Written:
     """Our line stands in the file and was read back.
 
     `uuid` is the record that carries the text now (after a repair: the repair record), `uuids` are all records written.
-    `repairs` counts corrective records, `healed` tells that a title which landed in between was put last again.
+    `repairs` counts corrective records, `healed` tells that a title which landed in between was put last again,
+    `overruled` that one which somebody else gave meanwhile stands last, put there or not.
     `foreign` tells that another writer's bytes were seen beside ours. `anomaly` is non-empty when the verification
     found something that must not happen; it feeds the brake (design promise 6).
     """
@@ -63,6 +64,7 @@ class Written:
     uuids: tuple[str, ...] = ()
     repairs: int = 0
     healed: bool = False
+    overruled: bool = False
     foreign: bool = False
     cwd: str = ""
     anomaly: str = ""
@@ -78,11 +80,15 @@ class Declined:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The attempt to write failed. `anomaly` as in `Written`: non-empty when anything of ours was left behind."""
+    """The attempt to write failed. `anomaly` as in `Written`: non-empty when anything of ours was left behind.
+
+    `unfinished`: something of ours may still have to be verified, corrected or ended, so its intent is left open.
+    """
 
     reason: Reason
     detail: str
     anomaly: str = ""
+    unfinished: bool = False
 
 
 WriteOutcome = Written | Declined | Failed
@@ -140,7 +146,9 @@ class IntentLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Clean:
-    """Nothing to correct."""
+    """Nothing to correct. `overruled`: a title that somebody else gave meanwhile stands last."""
+
+    overruled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,33 +160,47 @@ class Correct:
 
 
 def judge(
-    base: SessionState, since: Iterable[Event], ours: dict[str, str], payload: Payload
+    base: SessionState, since: Sequence[Event], ours: Mapping[str, str], payload: Payload
 ) -> tuple[Clean | Correct, SessionState]:
     """What the bytes behind a write mean (contract 4.4, steps 6 and 7; design promise 2), and the state after them.
 
     `base` is the state that the write was decided on, `since` every event behind it, ours included; `ours` maps the
     uuid of each record that we wrote to its parent. Two things need a correction: our record is the last conversation
     record although another writer's stands before it, which its parent does not know; or a title that another writer
-    gave in between is hidden behind ours. A copy of the title that stood there before, which a running CLI writes from
-    its memory (contract 3.3), is nothing that anybody gave.
+    gave meanwhile is hidden behind ours.
     """
-    state = foreign = base
-    before = None if base.title is None else (base.title.title, base.title.source)
-    rival: TitleSet | None = None
-    for event in since:
-        state = fold(state, event)
-        if event.uuid not in ours:
-            foreign = fold(foreign, event)
-            if isinstance(event, TitleSet) and (event.title, event.source) != before:
-                rival = event
-    wanted = payload
-    hidden = False
-    if rival is not None and isinstance(payload, TitleLine) and payload.yields and state.title is not None:
+    state = fold_all(base, since)
+    foreign = fold_all(base, (event for event in since if event.uuid not in ours))
+    rival = _rival(base, since, ours, payload)
+    wanted, hidden = payload, False
+    if rival is not None and state.title is not None:
         wanted = TitleLine(rival.title, rival.source or TitleSource.MANUAL)
         hidden = (state.title.title, state.title.source or TitleSource.MANUAL) != (wanted.title, wanted.source)
     leaf = state.leaf or ""
     stale = leaf in ours and foreign.leaf not in (None, ours[leaf])
     if not hidden and not stale:
-        return Clean(), state
+        return Clean(overruled=rival is not None), state
     parent = (foreign.leaf if leaf in ours else state.leaf) or leaf
     return Correct(wanted, parent), state
+
+
+def _rival(base: SessionState, since: Iterable[Event], ours: Mapping[str, str], payload: Payload) -> TitleSet | None:
+    """The title that somebody else gave meanwhile and that stands above ours, None when there is none.
+
+    A copy of a title that stood there before is nothing that anybody gave: a running CLI writes it from its memory
+    (contract 3.3). A name that the user gives now stands above what came before its line, not above what came after.
+    """
+    if not isinstance(payload, TitleLine):
+        return None
+    known = {(run.title, run.source) for run in base.titles}
+    rival: TitleSet | None = None
+    written = False
+    for event in since:
+        if event.uuid in ours:
+            written = True
+        elif isinstance(event, TitleSet) and (event.title, event.source) not in known:
+            if payload.yields or written:
+                rival = event
+            else:
+                known.add((event.title, event.source))
+    return rival

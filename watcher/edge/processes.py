@@ -1,7 +1,7 @@
 """Facts about processes of this machine, with one signature on every platform.
 
-On Linux the hot questions read `/proc` directly (7 µs a process); elsewhere, and for searches, psutil answers. It is
-imported when it is first needed: an idle watcher on Linux never needs it. Nothing here raises for a process that is not
+On Linux all answers come from `/proc` directly (7 µs a process); elsewhere psutil answers, which takes 0.8 MiB and,
+for a search, twice as long. It is imported when it is first needed: a watcher on Linux never needs it. Nothing here raises for a process that is not
 there, is somebody else's, or ends meanwhile.
 """
 
@@ -13,6 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ MAX_VALUE_CHARS: Final = 64
 """An environment value is cut to this; the one that is asked for is a switch."""
 MAX_COMMAND_BYTES: Final = 256 * 1024
 
-_STATE, _TTY, _START = 0, 4, 19  # fields of /proc/<pid>/stat, counted from behind the command's last ")"
+_STATE, _PARENT, _TTY, _START = 0, 1, 4, 19  # fields of /proc/<pid>/stat, counted from behind the command's last ")"
 _DEAD: Final = (b"Z", b"X", b"x")
 _UNIX98_PTY_MAJORS: Final = range(136, 144)
 
@@ -52,15 +53,13 @@ class LinuxProcesses(_Terminals):
     def __init__(self) -> None:
         self._boot_id = _read(b"/proc/sys/kernel/random/boot_id", 64).decode("ascii", "replace").strip()
         self._ticks = os.sysconf("SC_CLK_TCK")
+        self._namespace = _inode("/proc/self/ns/pid")  # a process never changes its own
 
     def boot_id(self) -> str:
         return self._boot_id
 
     def pid_namespace(self) -> int | None:
-        try:
-            return os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116
-        except OSError:
-            return None
+        return self._namespace
 
     def booted_at(self) -> float:
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -104,7 +103,19 @@ class LinuxProcesses(_Terminals):
         return tuple(os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")) if data else ()
 
     def search(self, wanted: Callable[[Sequence[str]], bool]) -> Iterator[FoundProcess]:
-        return PsutilProcesses().search(wanted)
+        ours = os.getuid()
+        for name in os.listdir("/proc"):
+            if not name.isdigit():
+                continue
+            pid = int(name)
+            argv = self.command_line(pid)
+            if not argv or not wanted(argv) or _user_of(pid) != ours:
+                continue
+            fields = _stat_fields(pid)
+            if fields is not None and fields[_STATE] not in _DEAD:
+                with contextlib.suppress(OSError):
+                    cwd = os.readlink(f"/proc/{pid}/cwd")  # noqa: PTH115 - a path may hold bytes that are no text
+                    yield FoundProcess(pid, int(fields[_PARENT]), argv, cwd, partial(_has_open, pid))
 
 
 class PsutilProcesses(_Terminals):
@@ -204,6 +215,30 @@ def _stat_fields(pid: int) -> list[bytes] | None:
     finally:
         os.close(fd)
     return fields if len(fields) > _START else None
+
+
+def _user_of(pid: int) -> int | None:
+    """The real user id of a process, None when it is not there."""
+    status = _read(f"/proc/{pid}/status".encode(), 8192)
+    line = status.partition(b"\nUid:")[2]
+    return int(line.split(None, 1)[0]) if line else None
+
+
+def _has_open(pid: int, path: str) -> bool:
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"{folder}/{name}") == path:  # noqa: PTH115 - as above
+                    return True
+    return False
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116
+    except OSError:
+        return None
 
 
 def _read(path: bytes, limit: int) -> bytes:

@@ -11,10 +11,10 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from watcher.core.digest import digest_of
 from watcher.qwen.contract import CHATS_DIR, session_id_of
 
 MAX_REMEMBERED_UNSAFE: Final = 4096
@@ -339,4 +339,4 @@ def _list(directory: str, *, with_files: bool) -> tuple[list[str], list[Found]]:
 
 def _digest(lines: list[str]) -> bytes:
     lines.sort()
-    return blake2b("\n".join(lines).encode("utf-8", "surrogateescape"), digest_size=16).digest()
+    return digest_of("\n".join(lines).encode("utf-8", "surrogateescape"))

@@ -19,6 +19,7 @@ from watcher.edge.store_journal import Journal, MadeText, json_object
 from watcher.edge.store_rows import (
     Anomaly,
     Attempts,
+    Failure,
     Heartbeat,
     IndexRow,
     JournalEntry,
@@ -125,6 +126,14 @@ class Store(FileIndex, Journal):
         """How many sessions' last attempt since then ended with a reason."""
         row = self._db.row("SELECT count(*) FROM attempts WHERE last_reason != '' AND last_at >= ?", (since,))
         return int(row[0]) if row else 0
+
+    def last_failure(self) -> Failure | None:
+        """The attempt that failed last and was not tried again since, None when there is none."""
+        row = self._db.row(
+            "SELECT session_id, kind, last_reason, last_detail, last_at FROM attempts "
+            "WHERE last_reason NOT IN ('', 'aborted') ORDER BY last_at DESC LIMIT 1"
+        )
+        return Failure(row[0], Kind(row[1]), *row[2:]) if row else None
 
     # -- daily budget --------------------------------------------------------------------------------------------------
 
@@ -280,10 +289,15 @@ class Store(FileIndex, Journal):
             db.execute("DELETE FROM pending WHERE created_at < ?", (kept_since,))
         self._db.compact()
 
+    def release_memory(self) -> None:
+        """Give back what is held of pages that were read or written; after much of either."""
+        self._db.release_memory()
+
 
 __all__ = [
     "Anomaly",
     "Attempts",
+    "Failure",
     "Heartbeat",
     "IndexRow",
     "JournalEntry",

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from watcher.core.generation import Kind
+
 _SIGN = 1 << 63
 
 
@@ -45,6 +47,17 @@ class Attempts:
     last_reason: str = ""
     last_detail: str = ""
     last_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An attempt that ended with a reason."""
+
+    session_id: str
+    kind: Kind
+    reason: str
+    detail: str
+    at: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +195,7 @@ def unsigned(number: int) -> int:
 
 def split_path(path: str) -> tuple[bytes, bytes]:
     """Directory and name as the bytes that the file system uses."""
-    directory, name = os.path.split(os.fsencode(path))
+    directory, _, name = os.fsencode(path).rpartition(b"/")
     return directory, name
 
 

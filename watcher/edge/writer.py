@@ -91,7 +91,8 @@ class SessionWriter:
     def recover(self, target: Target, intent: Intent) -> WriteOutcome:
         """Finish a write that was cut off by the end of the process: verify it, correct it, restore the mtime.
 
-        Declined when the record never reached the file, or when nobody may write now (`locked`: try again later).
+        Declined with `nothing_new` when the record never reached the file, with another reason when that cannot be seen
+        or nobody may write now: try again later.
         """
         return self._locked(target, lambda fd, reader: self._recover(target, fd, reader, intent))
 
@@ -114,7 +115,7 @@ class SessionWriter:
         except _Stop as stop:
             return stop.outcome
         except OSError as error:
-            return Failed(Reason.UNSAFE_FILE, _words(error))
+            return Failed(Reason.UNSAFE_FILE, _words(error), unfinished=True)
         finally:
             self._files.close(fd)
 
@@ -143,21 +144,22 @@ class SessionWriter:
     def _recover(self, target: Target, fd: int, reader: int, intent: Intent) -> WriteOutcome:
         now = self._checked_stat(target, fd, reader)
         if (now.dev, now.ino) != (intent.dev, intent.ino) or now.size < intent.offset:
-            return Declined(Reason.NOT_FOUND, "the file was replaced")
+            return Declined(Reason.NOTHING_NEW, "the file was replaced")
         tail = self._files.read_at(reader, MAX_READ_BACK_BYTES, intent.offset)
-        line = intent.line.removeprefix(b"\n")
-        rest = tail[tail.rfind(b"\n") + 1 :]
-        if rest and line.startswith(rest):
-            # Cut inside our own line: end it, so that the next record of anybody stands on a line of its own.
+        if _ends_in_ours(tail, intent):
+            # Killed inside our own write: end the line, so that the next record of anybody stands on one of its own.
             if self._files.write(fd, b"\n") != 1:
-                return Failed(Reason.UNSAFE_FILE, "a cut line of ours cannot be ended: no space left")
-            if rest + b"\n" != line:
-                self._restore(target, fd, intent, now.size + 1)
-                return Failed(Reason.UNSAFE_FILE, "our line was cut, and is ended now", "short write, closed later")
-        elif intent.uuid.encode() not in tail:
-            return Declined(Reason.NOT_FOUND, "the record was never written")
+                return Failed(Reason.UNSAFE_FILE, "a cut line of ours cannot be ended: no space left", unfinished=True)
+            tail += b"\n"
+        if tail != intent.line and len(tail) > 1 and intent.line.startswith(tail[:-1]) and tail.endswith(b"\n"):
+            self._restore(target, fd, intent, intent.offset + len(tail))
+            return Failed(Reason.UNSAFE_FILE, "our line was cut, and is ended now", "short write, closed later")
         base = self._read(reader, replace(now, size=intent.offset), None)
-        return self._verify(target, fd, reader, base, intent)
+        outcome = self._verify(target, fd, reader, base, intent)
+        if isinstance(outcome, Declined) and tail:
+            # What stands there is somebody else's; its time must not be the one that we may have put back before it.
+            self._restore(target, fd, intent, intent.offset)
+        return outcome
 
     # -- before the write ---------------------------------------------------------------------------------------------
 
@@ -216,6 +218,7 @@ class SessionWriter:
         line = self._encode(read.state, payload, uuid, parent)
         return Intent(
             uuid,
+            tuple(self._new_uuid() for _ in range(MAX_CORRECTIONS)),
             parent,
             target.path,
             read.state.session_id,
@@ -271,7 +274,10 @@ class SessionWriter:
     def _write(self, target: Target, fd: int, reader: int, read: Reading, intent: Intent) -> WriteOutcome:
         put = self._put(fd, intent.line)
         if not put.problem:
-            return self._verify(target, fd, reader, read, intent)
+            outcome = self._verify(target, fd, reader, read, intent)
+            if isinstance(outcome, Declined):
+                return Failed(Reason.UNSAFE_FILE, "our line is not in the file", "line not found after the write")
+            return outcome
         if put.taken:
             self._restore(target, fd, intent, intent.offset + put.taken)
         if not put.left_open:
@@ -303,45 +309,56 @@ class SessionWriter:
                 raise
 
     def _verify(self, target: Target, fd: int, reader: int, read: Reading, intent: Intent) -> WriteOutcome:
-        """Read back from the last whole line before the write, and correct what another writer's bytes made wrong."""
-        ours = {intent.uuid: intent.parent}
-        uuid, parent, payload, written = intent.uuid, intent.parent, intent.payload, len(intent.line)
-        healed = False
-        for corrections in range(MAX_CORRECTIONS + 1):
+        """Read back from the last whole line before the write, and correct what another writer's bytes made wrong.
+
+        Declined when our line is not there.
+        """
+        payload, uuid = intent.payload, intent.uuid
+        for _ in range(MAX_CORRECTIONS + 1):
             data = self._files.read_at(reader, MAX_READ_BACK_BYTES, read.end)
             events = events_of(data, read.end)
-            if uuid not in {event.uuid for event in events}:
-                return Failed(Reason.UNSAFE_FILE, "our line is not in the file", "line not found after the write")
-            verdict, state = judge(read.base, events, ours, intent.payload)
-            if isinstance(verdict, Clean):
-                end = intent.offset + written
+            ours = {event.uuid: event for event in events if event.uuid in (intent.uuid, *intent.spare)}
+            if intent.uuid not in ours:
+                return Declined(Reason.NOTHING_NEW, "the record was never written")
+            if uuid not in ours:
+                return _due("our line is not in the file", "correction not found after the write")
+            parents = {uuid: event.parent or "" for uuid, event in ours.items()}
+            verdict, state = judge(read.base, events, parents, intent.payload)
+            if isinstance(verdict, Clean) or state.mixed_ids:
+                # A file with a second session id is refused by Qwen Code, whatever stands last: no more of ours.
+                newest = next(reversed(ours.values()))
+                corrections = [event.end - event.offset for each, event in ours.items() if each != intent.uuid]
+                end = intent.offset + len(intent.line) + sum(corrections)
                 self._restore(target, fd, intent, end)
                 return Written(
-                    uuid,
-                    parent,
-                    intent.offset,
+                    newest.uuid,
+                    newest.parent or "",
+                    ours[intent.uuid].offset,
                     end,
                     tuple(ours),
-                    corrections,
-                    healed,
+                    len(corrections),
+                    healed=payload != intent.payload,
+                    overruled=isinstance(verdict, Clean) and verdict.overruled,
                     foreign=read.end + len(data) != end,
                     cwd=state.cwd,
                     anomaly="a second session id appeared" if state.mixed_ids else "",
                 )
-            if corrections == MAX_CORRECTIONS:
+            spare = [each for each in intent.spare if each not in ours]
+            if not spare:
                 break
+            payload, uuid = verdict.payload, spare[0]
+            line = self._encode(state, payload, uuid, verdict.parent)
+            if not data.endswith(b"\n"):
+                line = b"\n" + line
             blocked = target.blocked()
             if blocked:
-                return Failed(Reason.LOCKED, blocked, anomaly="a correction was not possible")
-            healed = healed or verdict.payload != payload
-            uuid, parent, payload = self._new_uuid(), verdict.parent, verdict.payload
-            line = self._encode(state, payload, uuid, parent)
-            ours[uuid] = parent
+                return _due(blocked, "a correction was not possible", Reason.LOCKED)
+            if self._files.room(fd, read.end + len(data)) < len(line):
+                return _due("no space left for a correction")
             put = self._put(fd, line)
             if put.problem:
-                return replace(put.failure(), anomaly="a correction could not be written")
-            written += len(line)
-        return Failed(Reason.LOCKED, "another writer kept writing behind ours", anomaly="corrections did not settle")
+                return _due(put.problem, "a correction could not be written")
+        return _due("another writer kept writing behind ours", "corrections did not settle", Reason.WORKING)
 
     def _restore(self, target: Target, fd: int, intent: Intent, size: int) -> None:
         """Put the mtime back, unless somebody else wrote: then it is theirs, or now (contract 3.6). Nor under a lease:
@@ -367,7 +384,23 @@ class _Put:
         """The same as an outcome."""
         if not self.taken:
             return Failed(Reason.UNSAFE_FILE, self.problem)
-        return Failed(Reason.UNSAFE_FILE, self.problem, f"short write, {'left open' if self.left_open else 'closed'}")
+        anomaly = f"short write, {'left open' if self.left_open else 'closed'}"
+        return Failed(Reason.UNSAFE_FILE, self.problem, anomaly, unfinished=self.left_open)
+
+
+def _ends_in_ours(tail: bytes, intent: Intent) -> bool:
+    """Whether what was written since the intent ends in a part of a line of ours, or in what may be one."""
+    rest = tail[tail.rfind(b"\n") + 1 :]
+    line = intent.line.removeprefix(b"\n")
+    heads = [b'{"uuid":"%s"' % uuid.encode() for uuid in intent.spare]
+    return bool(rest) and (
+        line.startswith(rest) or any(head.startswith(rest) or rest.startswith(head) for head in heads)
+    )
+
+
+def _due(detail: str, anomaly: str = "", reason: Reason = Reason.UNSAFE_FILE) -> Failed:
+    """A correction is still due."""
+    return Failed(reason, detail, anomaly, unfinished=True)
 
 
 def _refusal(error: OSError) -> Declined:

@@ -39,7 +39,8 @@ class ModelChoice:
 
     `api_key` None: the request goes without one. `key_name` is the variable or setting that the key came from, empty
     without a key. `sampling` None: no `samplingParams` were given. `timeout_seconds` None: none was given.
-    `capabilities_reasoning` is the entry's `capabilities.reasoning` as it stands (contract 7.5).
+    `capabilities_reasoning` is the entry's `capabilities.reasoning` as it stands (contract 7.5). `bearer`: the key goes
+    into the header `Authorization`, although the protocol has another one for it.
     """
 
     id: str
@@ -54,6 +55,7 @@ class ModelChoice:
     timeout_seconds: float | None = None
     thinking_mandatory: bool = False
     capabilities_reasoning: Mapping[str, object] = field(default_factory=dict)
+    bearer: bool = False
 
     @property
     def missing(self) -> str:

@@ -6,16 +6,16 @@ Contract 7.3 (selectors) and 7.4 (provider entries, keys, base URLs). `qwen.sett
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Final
+from urllib.parse import urlsplit
 
 from watcher.core.secret import SecretText
+from watcher.qwen.credentials import Credentials, Found, Session
 from watcher.qwen.dotenv import Environment
 from watcher.qwen.model_choice import PROTOCOLS, Choice, Missing, ModelChoice
 from watcher.qwen.providers import (
     DEFAULT_BASE_URLS,
-    KEY_VARIABLES,
-    URL_VARIABLES,
     AuthType,
     ProviderEntry,
     number,
@@ -29,36 +29,28 @@ TIMEOUT_VARIABLE: Final = "QWEN_CODE_API_TIMEOUT_MS"
 _VERTEX_PATH: Final = "/v1beta1/publishers/google"
 """What the Google client puts between a Vertex AI address and `/models/…`."""
 
+_NO_MODELS: Final = frozenset({"inherit", "fast"})
+"""Selectors that are no model (7.3)."""
+_INHERITED: Final = ("samplingParams", "extra_body", "timeout", "customHeaders")
+"""What of `generationConfig` an entry without it takes from the main model, as far as one request has a use for it."""
+
 QWEN_OAUTH_REASON: Final = (
     "qwen-oauth models cannot be called from outside Qwen Code: their token belongs to Qwen Code alone; "
     "name a fastModel with an API key"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A value and where it came from."""
-
-    value: str = field(repr=False)
-    origin: str
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """What a session without command-line flags runs on: its auth type, its main model and that model's entry."""
-
-    auth_type: AuthType | None
-    model: str
-    entry: ProviderEntry | None
+VERTEX_REASON: Final = (
+    "vertex-ai needs a Google sign-in, which Qwen Code alone has; with an API key in GOOGLE_API_KEY it goes without one"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A choice and, for `origins`, where its key and its base URL came from."""
+    """A choice and, for `origins`, where its key, its base URL and its `modelProviders` entry came from."""
 
     choice: Choice
     key_origin: str = ""
     url_origin: str = ""
+    entry: str = ""
 
 
 class ModelChooser:
@@ -75,18 +67,20 @@ class ModelChooser:
         self._entries = entries
         self._environment = environment
         self._session = session
+        self._credentials = Credentials(merged, environment, session)
 
     def fast(self) -> Chosen:
         """The fast model (7.3). Never the main model in its place."""
         text = string(self._merged.get("fastModel")).strip()
         if not text:
             return Chosen(Missing("no fastModel is set in Qwen Code's settings"))
-        if text in {"inherit", "fast"}:
+        if text in _NO_MODELS:
             return Chosen(Missing(f'fastModel is "{text}", which names no model'))
-        auth_type, model_id = split_selector(text)
+        named, model_id = split_selector(text)
         if not model_id:
             return Chosen(Missing(f'fastModel is "{text}", which names no model'))
-        if auth_type is AuthType.QWEN_OAUTH or self._is_oauth_model(auth_type, model_id):
+        auth_type = named or self._session.auth_type
+        if named is AuthType.QWEN_OAUTH or self._is_oauth_model(auth_type, model_id):
             return Chosen(Missing(QWEN_OAUTH_REASON))
         main = self._session.entry
         if main is not None and main.id == model_id and auth_type in {None, main.auth_type} and not main.special:
@@ -99,7 +93,12 @@ class ModelChooser:
             return Chosen(Missing(f"fastModel names {model_id}, which is for {known[0].special} only"))
         if model_id == self._session.model and auth_type in {None, self._session.auth_type}:
             return self._same_as_main(model_id)
-        where = f" of {auth_type}" if auth_type else ""
+        elsewhere = [] if named else [entry for entry in self._with_id(model_id, None) if not entry.special]
+        if elsewhere:
+            written = f"{elsewhere[0].auth_type}:{model_id}"
+            reason = f'looks for a bare name among its {auth_type} models only; write "{written}"'
+            return Chosen(Missing(f"fastModel names {model_id}, and Qwen Code {reason}"))
+        where = f" of {named}" if named else ""
         return Chosen(Missing(f"fastModel names {model_id} but no modelProviders entry{where} has that id"))
 
     def main(self) -> Chosen:
@@ -120,9 +119,11 @@ class ModelChooser:
     @property
     def has_native_fast_model(self) -> bool:
         """Whether Qwen Code itself finds the fast model among its configured ones (7.3), whatever its key."""
-        auth_type, model_id = split_selector(string(self._merged.get("fastModel")).strip())
-        if not model_id:
+        text = string(self._merged.get("fastModel")).strip()
+        named, model_id = split_selector(text)
+        if not model_id or text in _NO_MODELS:
             return False
+        auth_type = named or self._session.auth_type
         if self._is_oauth_model(auth_type, model_id) or any(
             not entry.special for entry in self._with_id(model_id, auth_type)
         ):
@@ -134,26 +135,30 @@ class ModelChooser:
             and model_id == session.model
             and session.auth_type is not None
             and auth_type in {None, session.auth_type}
-            and self._session_key() is not None
-            and self._session_url() is not None
+            and self._credentials.session_key()[1] is not None
+            and self._credentials.session_url() is not None
         )
 
     def _is_oauth_model(self, auth_type: AuthType | None, model_id: str) -> bool:
-        """Whether the selector means a model of qwen-oauth, whose list is part of Qwen Code (7.4)."""
+        """Whether that is a model of qwen-oauth, whose list is part of Qwen Code (7.4)."""
         if model_id != OAUTH_MODEL or auth_type not in {None, AuthType.QWEN_OAUTH}:
             return False
-        own = self._session.auth_type
-        return auth_type is not None or own is AuthType.QWEN_OAUTH or not self._with_id(model_id, own)
+        return auth_type is not None or not self._with_id(model_id, None)
 
     def _with_id(self, model_id: str, auth_type: AuthType | None) -> list[ProviderEntry]:
-        """Entries with that id: of `auth_type` only, or the session's first; entries without a base URL come first."""
+        """Entries with that id, those without a base URL first: of `auth_type`, or of any where that is None.
+
+        Qwen Code 0.23.0 and 0.24.4 look for a bare name among the models of the session's auth type alone, although
+        7.3 says "then any" (seen in `tests/e2e/test_same_request.py`). Where that type cannot be seen from here, any
+        may be it.
+        """
         found = [entry for entry in self._entries if entry.id == model_id and auth_type in {None, entry.auth_type}]
-        return sorted(found, key=lambda entry: (entry.auth_type is not self._session.auth_type, bool(entry.base_url)))
+        return sorted(found, key=lambda entry: bool(entry.base_url))
 
     def _same_as_main(self, model_id: str) -> Chosen:
         if self._session.auth_type is None:
             return self.main()
-        if self._session_key() is None and self._session_url() is None:
+        if self._credentials.session_key()[1] is None and self._credentials.session_url() is None:
             return Chosen(Missing(f"fastModel names {model_id}, for which neither a key nor a base URL is configured"))
         return self.main()
 
@@ -169,16 +174,31 @@ class ModelChooser:
             key: Found | None = Found(variable.value, f"{entry.env_key} from {variable.origin}")
             key_name = entry.env_key
         else:
-            key_name, key = self._named_session_key() if own else self._standard_key(entry.auth_type)
-        url = Found(entry.base_url, entry.origin) if entry.base_url else None
-        if url is None:
-            url = self._inherited_url(entry) if own else self._standard_url(entry.auth_type)
-        return self._build(entry.auth_type, entry.id, key, key_name, url, entry.generation, entry.reasoning)
+            key_name, key = self._credentials.session_key() if own else self._credentials.standard_key(entry.auth_type)
+        url = Found(entry.base_url, entry.origin) if entry.base_url else self._credentials.unwritten_url(entry)
+        generation = self._completed(entry, url) if own else entry.generation
+        chosen = self._build(entry.auth_type, entry.id, key, key_name, url, generation, entry.reasoning)
+        return replace(chosen, entry=entry.origin)
+
+    def _completed(self, entry: ProviderEntry, url: Found | None) -> Mapping[str, object]:
+        """The entry's `generationConfig`, with the main model's where it says nothing, as Qwen Code does within one
+        auth type (`buildInheritedAgentContentGeneratorConfig` in 0.23.0 and 0.24.4).
+
+        Headers go to another service than the main model's only where the entry itself has them: they may hold keys.
+        """
+        main = self._session.entry
+        if entry == main:
+            return entry.generation
+        base = main.generation if main is not None else section(self._merged, "model", "generationConfig")
+        service = self._credentials.session_url()
+        same = _service(url.value if url else "") == _service(service.value if service else "")
+        names = [name for name in _INHERITED if name in base and (same or name != "customHeaders")]
+        return {**{name: base[name] for name in names}, **entry.generation}
 
     def _from_session(self, auth_type: AuthType, model_id: str) -> Chosen:
-        key_name, key = self._named_session_key()
+        key_name, key = self._credentials.session_key()
         generation = section(self._merged, "model", "generationConfig")
-        return self._build(auth_type, model_id, key, key_name, self._session_url(), generation, {})
+        return self._build(auth_type, model_id, key, key_name, self._credentials.session_url(), generation, {})
 
     def _build(
         self,
@@ -191,13 +211,14 @@ class ModelChooser:
         reasoning: Mapping[str, object],
     ) -> Chosen:
         if auth_type is AuthType.VERTEX_AI and key is None:
-            return Chosen(Missing("vertex-ai needs GOOGLE_API_KEY; Google's own sign-in is not used", "GOOGLE_API_KEY"))
+            return Chosen(Missing(VERTEX_REASON, "GOOGLE_API_KEY"))
         sampling = generation.get("samplingParams")
+        base_url = _address(auth_type, url.value if url else DEFAULT_BASE_URLS[auth_type])
         choice = ModelChoice(
             id=model_id,
             auth_type=auth_type.value,
             protocol=PROTOCOLS[auth_type],
-            base_url=_address(auth_type, url.value if url else DEFAULT_BASE_URLS[auth_type]),
+            base_url=base_url,
             api_key=SecretText(key.value) if key else None,
             key_name=key_name if key else "",
             headers=_texts(section(generation, "customHeaders")),
@@ -206,6 +227,7 @@ class ModelChooser:
             timeout_seconds=self._timeout(generation),
             thinking_mandatory=generation.get("thinkingMandatory") is True,
             capabilities_reasoning=reasoning,
+            bearer=auth_type is AuthType.ANTHROPIC and not _is_anthropics_own(base_url),
         )
         return Chosen(choice, key.origin if key else "", url.origin if url else "default")
 
@@ -216,50 +238,6 @@ class ModelChooser:
             text = self._environment.value(TIMEOUT_VARIABLE).strip()
             milliseconds = float(text) if text.isascii() and text.isdigit() else None
         return milliseconds / 1000 if milliseconds and milliseconds > 0 else None
-
-    def _session_key(self) -> Found | None:
-        return self._named_session_key()[1]
-
-    def _named_session_key(self) -> tuple[str, Found | None]:
-        """The session's key (7.4): its main model's `envKey`, the standard variable, `security.auth.apiKey`."""
-        main = self._session.entry
-        if main is not None and main.env_key and (variable := self._environment.get(main.env_key)) is not None:
-            return main.env_key, Found(variable.value, f"{main.env_key} from {variable.origin}")
-        if self._session.auth_type is not None:
-            name, key = self._standard_key(self._session.auth_type)
-            if key is not None:
-                return name, key
-        return "security.auth.apiKey", _setting(self._merged, "apiKey")
-
-    def _session_url(self) -> Found | None:
-        """The session's base URL (7.4): its main model's, the standard variable, `security.auth.baseUrl`."""
-        main = self._session.entry
-        if main is not None and main.base_url:
-            return Found(main.base_url, main.origin)
-        auth_type = self._session.auth_type
-        found = self._standard_url(auth_type) if auth_type is not None else None
-        return found or _setting(self._merged, "baseUrl")
-
-    def _inherited_url(self, entry: ProviderEntry) -> Found | None:
-        """The session's base URL, except that of a main model with another key: a key goes to its own service only."""
-        main = self._session.entry
-        if main is None or not entry.env_key or entry.env_key == main.env_key:
-            return self._session_url()
-        return self._standard_url(entry.auth_type) or _setting(self._merged, "baseUrl")
-
-    def _standard_key(self, auth_type: AuthType) -> tuple[str, Found | None]:
-        for name in KEY_VARIABLES[auth_type]:
-            variable = self._environment.get(name)
-            if variable is not None:
-                return name, Found(variable.value, f"{name} from {variable.origin}")
-        return "", None
-
-    def _standard_url(self, auth_type: AuthType) -> Found | None:
-        for name in URL_VARIABLES[auth_type]:
-            variable = self._environment.get(name)
-            if variable is not None:
-                return Found(variable.value, f"{name} from {variable.origin}")
-        return None
 
 
 def split_selector(text: str) -> tuple[AuthType | None, str]:
@@ -278,9 +256,17 @@ def _address(auth_type: AuthType, url: str) -> str:
     return url
 
 
-def _setting(merged: Mapping[str, object], name: str) -> Found | None:
-    text = string(section(merged, "security", "auth").get(name))
-    return Found(text, f"security.auth.{name}") if text else None
+def _is_anthropics_own(url: str) -> bool:
+    """Whether Anthropic itself answers there. Every other host gets the key as a bearer token, as gateways want it and
+    Qwen Code sends it (`isAnthropicNativeBaseUrl` in 0.23.0 and 0.24.4).
+    """
+    return _service(url).rpartition("://")[2].partition(":")[0].endswith(".anthropic.com")
+
+
+def _service(url: str) -> str:
+    """Scheme, host and port of a base URL: who gets what is sent there."""
+    parts = urlsplit(url.strip())
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}"
 
 
 def _texts(values: Mapping[str, object]) -> Mapping[str, str]:

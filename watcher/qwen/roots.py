@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,7 +85,11 @@ def session_roots(
 def _config_dir(reader: SettingsReader, qwen_home: str) -> Path:
     if qwen_home:
         return expand_path(qwen_home, reader.home, Path.cwd())
-    return (reader.home or Path(tempfile.gettempdir())) / QWEN_DIR
+    if reader.home is not None:
+        return reader.home / QWEN_DIR
+    import tempfile  # noqa: PLC0415 - hardly anybody is without a home
+
+    return Path(tempfile.gettempdir()) / QWEN_DIR
 
 
 def _take(reader: SettingsReader, path: Path, found: dict[str, str]) -> None:

@@ -30,8 +30,6 @@ _SYSTEM_SETTINGS_ELSEWHERE: Final = "/etc/qwen-code/settings.json"
 _SYSTEM_DEFAULTS_NAME: Final = "system-defaults.json"
 
 _MAX_DEPTH: Final = 64
-_REPLACED: Final = frozenset({"modelProviders"})
-"""Taken whole from the strongest scope that has it (contract 7.1)."""
 _SHALLOW: Final = frozenset({"env"})
 _UNITED: Final = frozenset({"advanced.excludedEnvVars"})
 _NEVER_MERGED: Final = frozenset({"__proto__", "constructor", "prototype"})
@@ -207,8 +205,10 @@ def _expansion(match: re.Match[str], lookup: Callable[[str], str | None]) -> str
 def merge_scopes(scopes: Iterable[Scope]) -> tuple[dict[str, object], dict[str, str]]:
     """All settings in force, weakest scope first, and for each dotted key the label of the scope that set it.
 
-    Objects merge deeply, `env` one level deep; `modelProviders` is replaced as a whole and `advanced.excludedEnvVars`
-    united; everything else is replaced (contract 7.1).
+    Objects merge deeply, `env` one level deep; `advanced.excludedEnvVars` is united; everything else, and so each list
+    of models, is replaced (contract 7.1). `modelProviders` too is merged provider by provider: its schema says
+    "replace", but neither Qwen Code 0.23.0 nor 0.24.4 does so (`packages/cli/src/utils/deepMerge.ts`; seen in
+    `tests/e2e/test_same_request.py`).
     """
     merged: dict[str, object] = {}
     origins: dict[str, str] = {}
@@ -228,7 +228,7 @@ def _merge(
         if path in _UNITED and isinstance(present, list):
             added = value if isinstance(value, list) else [value]
             target[key] = present + [item for item in added if item not in present]
-        elif isinstance(value, dict) and path not in _REPLACED:
+        elif isinstance(value, dict):
             deeper = target[key] = dict(present) if isinstance(present, dict) else {}
             if path in _SHALLOW:
                 deeper.update(value)

@@ -5,14 +5,15 @@ Contract 7.1 (scopes), 7.2 (environment), 6.1-6.3 (switches).
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from watcher.core.digest import digest_of
 from watcher.qwen.contract import DISABLE_TITLE_VARIABLE, is_truthy_switch
+from watcher.qwen.credentials import Session
 from watcher.qwen.dotenv import (
     DEFAULT_EXCLUDED,
     MAX_ENV_CHARS,
@@ -27,7 +28,7 @@ from watcher.qwen.dotenv import (
     settings_may_set,
 )
 from watcher.qwen.model_choice import Choice, Missing, ModelChoice
-from watcher.qwen.model_chooser import Chosen, ModelChooser, Session
+from watcher.qwen.model_chooser import Chosen, ModelChooser
 from watcher.qwen.providers import (
     ProviderEntry,
     find_main_entry,
@@ -65,9 +66,10 @@ class QwenSettings:
     `title_disabled_by` says which `.env` file or settings scope switches titling off, None where none does (6.1).
     `away_threshold_minutes` may be a fraction. `output_language_text` is the output-language file's text, bounded,
     empty without one. `has_native_fast_model`: Qwen Code itself finds a fast model. `runtime_output_dir` is as it was
-    written. `origins` tells for each dotted key in force which file or variable set it; it holds no values. `errors`
-    are for people. `files` are all paths that were looked at, existing or not; `fingerprint` changes when one of them
-    does.
+    written. `origins` tells for each dotted key in force which file or variable set it; it holds no values. Beside the
+    settings' own keys there are `apiKey`, `baseUrl` and `entry` below `fastModel` and `mainModel`, where such a model
+    was found; without an entry it stands outside of `modelProviders`. `errors` are for people. `files` are all paths
+    that were looked at, existing or not; `fingerprint` changes when one of them does.
     """
 
     fast_model: Choice
@@ -137,7 +139,7 @@ class Reading:
             chat_recording=general.get("chatRecording") is not False,
             runtime_output_dir=string(section(merged, "advanced").get("runtimeOutputDir")),
             has_native_fast_model=native,
-            origins={**origins, **_origins_of("fastModel", fast), **_origins_of("mainModel", main)},
+            origins={**origins, **_origins_of("fastModel", fast, origins), **_origins_of("mainModel", main, origins)},
             errors=tuple(dict.fromkeys(self._errors)),
             files=tuple(self.stamps),
             fingerprint=self._fingerprint(),
@@ -269,7 +271,7 @@ class Reading:
 
     def _fingerprint(self) -> str:
         state = repr([(str(path), stamp) for path, stamp in self.stamps.items()])
-        return hashlib.blake2b(state.encode(errors="surrogateescape"), digest_size=16).hexdigest()
+        return digest_of(state.encode(errors="surrogateescape")).hex()
 
 
 def _switched_off(files: Mapping[str, Variable], scopes: list[Scope]) -> str | None:
@@ -301,12 +303,13 @@ def _excluded(merged: Mapping[str, object]) -> tuple[str, ...]:
     return tuple(filter(None, map(string, names))) if isinstance(names, list) else DEFAULT_EXCLUDED
 
 
-def _origins_of(name: str, chosen: Chosen) -> dict[str, str]:
-    """Where key and base URL of a chosen model came from."""
-    if isinstance(chosen.choice, ModelChoice):
-        found = {f"{name}.apiKey": chosen.key_origin, f"{name}.baseUrl": chosen.url_origin}
-        return {key: origin for key, origin in found.items() if origin}
-    return {}
+def _origins_of(name: str, chosen: Chosen, origins: Mapping[str, str]) -> dict[str, str]:
+    """Where key, base URL and entry of a chosen model came from."""
+    if not isinstance(chosen.choice, ModelChoice):
+        return {}
+    entry = ", ".join(filter(None, (chosen.entry, origins.get(chosen.entry, ""))))
+    found = {f"{name}.apiKey": chosen.key_origin, f"{name}.baseUrl": chosen.url_origin, f"{name}.entry": entry}
+    return {key: origin for key, origin in found.items() if origin}
 
 
 def _real(path: Path) -> Path:

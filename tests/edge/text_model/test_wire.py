@@ -78,6 +78,11 @@ def test_a_recap_request_is_the_conversation() -> None:
         (WireApi.ANTHROPIC, "https://h.example/anthropic/v1", "https://h.example/anthropic/v1/messages"),
         (WireApi.GEMINI, "https://h.example", "https://h.example/v1beta/models/small-model:generateContent"),
         (WireApi.GEMINI, "https://h.example/v1beta/", "https://h.example/v1beta/models/small-model:generateContent"),
+        (
+            WireApi.GEMINI,
+            "https://h.example/v1beta1/publishers/google",
+            "https://h.example/v1beta1/publishers/google/models/small-model:generateContent",
+        ),
     ],
 )
 def test_the_address(protocol: WireApi, base_url: str, expected: str) -> None:
@@ -101,6 +106,15 @@ def test_the_key_is_sent_in_one_header_only(protocol: WireApi, name: str, value:
     assert KEY not in request.url
     assert KEY.encode() not in request.body
     assert name not in dict(build(make_endpoint("https://h.example", protocol, api_key=None)).headers)
+
+
+def test_an_anthropic_key_can_be_a_bearer_token() -> None:
+    """For hosts that are not Anthropic's own, and then in no other header."""
+    headers = dict(build(make_endpoint("https://gate.example", WireApi.ANTHROPIC, bearer=True)).headers)
+    assert headers["authorization"] == f"Bearer {KEY}"
+    assert "x-api-key" not in headers
+    bare = make_endpoint("https://gate.example", WireApi.ANTHROPIC, bearer=True, api_key=None)
+    assert "authorization" not in dict(build(bare).headers)
 
 
 def test_custom_headers_override_ours_but_not_the_connection() -> None:
@@ -260,6 +274,27 @@ def test_each_dialect_by_host_and_model(base_url: str, model: str, field: str, v
 def test_others_get_no_switch(base_url: str, model: str) -> None:
     """A generic model, and one that cannot stop thinking."""
     assert first_switch(make_endpoint(base_url, model=model)) is Switch.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("model", "sent"),
+    [
+        ("qwen3", {"chat_template_kwargs": {"enable_thinking": False, "x": 1}}),
+        ("gpt-5.2", {"reasoning_effort": "none", "chat_template_kwargs": {"enable_thinking": True, "x": 1}}),
+    ],
+)
+def test_a_wish_for_thinking_does_not_stand_beside_the_switch(model: str, sent: dict[str, object]) -> None:
+    """It is meant for the conversation; other settings in the same object stay."""
+    wish = {"enable_thinking": True, "chat_template_kwargs": {"enable_thinking": True, "x": 1}}
+    found = body(make_endpoint("https://h.example/v1", model=model, extra_body=wish))
+    fields = ("enable_thinking", "chat_template_kwargs", "reasoning_effort")
+    assert {name: found[name] for name in fields if name in found} == sent
+
+
+@pytest.mark.parametrize("protocol", [WireApi.OPENAI_RESPONSES, WireApi.ANTHROPIC])
+def test_these_formats_think_only_when_asked_to(protocol: WireApi) -> None:
+    """Qwen Code sends no switch there either, whatever the model."""
+    assert first_switch(make_endpoint("https://h.example", protocol, "gpt-5.2")) is Switch.NOTHING
 
 
 @pytest.mark.parametrize(

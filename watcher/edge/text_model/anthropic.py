@@ -64,7 +64,9 @@ def build_request(endpoint: Endpoint, plan: Plan, prompt: Prompt) -> HttpRequest
     body.update(extra_fields(endpoint))
     thinking.merge_switch(body, plan.thinking, WireApi.ANTHROPIC)
     key = reveal_key(endpoint)
-    own = {"anthropic-version": API_VERSION, **({"x-api-key": key} if key else {})}
+    own = {"anthropic-version": API_VERSION}
+    if key:
+        own |= {"authorization": f"Bearer {key}"} if endpoint.bearer else {"x-api-key": key}
     suffix = "/messages" if base_path(endpoint).endswith("/v1") else "/v1/messages"
     return HttpRequest(request_url(endpoint.base_url, suffix), build_headers(endpoint, own), as_body(body))
 

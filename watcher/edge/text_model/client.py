@@ -12,23 +12,21 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from watcher.core.generation import Answer, Failure, Kind, Message, Outcome, Prompt, Role
 from watcher.core.reasons import Reason
 from watcher.edge.text_model import anthropic, gemini, ladder, openai_chat, openai_responses
 from watcher.edge.text_model.abort import Abort
 from watcher.edge.text_model.endpoint import Endpoint, HttpRequest, WireApi, setup_problem
+from watcher.edge.text_model.exchange import Connect, Exchange, Fault, NoReply, in_this_process
 from watcher.edge.text_model.gate import Gate, NotAsked, Result
 from watcher.edge.text_model.ladder import MAX_EXTRA_REQUESTS, Plan
 from watcher.edge.text_model.learned import Learned
-from watcher.edge.text_model.network import Route, find_route, make_tls_context
+from watcher.edge.text_model.network import find_route
 from watcher.edge.text_model.refusals import Trouble, Verdict, judge
 from watcher.edge.text_model.reply import Json, Reply, decode
 from watcher.errors import ModelSetupError
-
-if TYPE_CHECKING:
-    import ssl
 
 ATTEMPT_TIMEOUTS: Final = 2.0
 """An attempt with its extra requests takes at most this many times the time of one request."""
@@ -83,8 +81,7 @@ class _Attempt:
 
     prompt: Prompt
     abort: Abort
-    route: Route
-    tls: ssl.SSLContext | None
+    exchange: Exchange
     deadline: float
     """By the monotonic clock."""
     tokens_in: int | None = None
@@ -120,8 +117,11 @@ class TextModelClient:
         gate: Gate,
         clock: Callable[[], float],
         environ: Mapping[str, str],
+        connect: Connect = in_this_process,
     ) -> None:
-        """`clock` gives seconds since the epoch. `environ` names proxies and certificates; each call reads it anew."""
+        """`clock` gives seconds since the epoch. `environ` names proxies and certificates; each call reads it anew.
+        `connect` says where requests are made (`exchange`, `apart`).
+        """
         self.endpoint = endpoint
         self._wire = _WIRES[endpoint.protocol]
         self._learned = learned
@@ -129,6 +129,7 @@ class TextModelClient:
         self._gate = gate
         self._clock = clock
         self._environ = environ
+        self._connect = connect
 
     def held(self) -> NotAsked | None:
         """Why a call now would send no request (a pause, an open circuit), with `retry_at`; None when it would."""
@@ -157,7 +158,7 @@ class TextModelClient:
             return held
         try:
             route = find_route(self.endpoint.base_url, self._environ)
-            tls = make_tls_context(self._environ) if route.secure else None
+            exchange = self._connect(route, self._environ)
         except ModelSetupError as error:
             return self._failure(str(error))
         deadline = time.monotonic() + ATTEMPT_TIMEOUTS * self.endpoint.timeout_seconds
@@ -165,7 +166,11 @@ class TextModelClient:
         met = prompt.kind in (self._learned.get(key) or Learned()).answered
         # Who has waited for long enough goes on with what is known, and with time for one request.
         with nullcontext() if met else self._gate.first_call(key, abort, patience):
-            return self._climb(_Attempt(prompt, abort, route, tls, deadline))
+            attempt = _Attempt(prompt, abort, exchange, deadline)
+            outcome = self._climb(attempt)
+        if isinstance(outcome, Failure):
+            return replace(outcome, tokens_in=attempt.tokens_in, tokens_out=attempt.tokens_out)
+        return outcome
 
     def _climb(self, attempt: _Attempt) -> Outcome:
         """Ask, and ask differently while the ladder knows how and learning may cost more."""
@@ -217,23 +222,21 @@ class TextModelClient:
                 self.endpoint, judged.result, self._clock(), retry_after=judged.retry_after, phrase=judged.phrase
             )
         if isinstance(judged.value, Failure) and judged.result is not Result.UNKNOWN:
-            return replace(judged.value, retry_at=retry_at)
+            return replace(judged.value, retry_at=retry_at, denied=judged.result is Result.DENIED)
         return judged.value
 
     def _exchange(self, attempt: _Attempt, request: HttpRequest) -> _Judged:
         if not self._budget.take():
             return _Judged(self._failure("the calls of today are used up", Reason.BUDGET_EXHAUSTED), Result.UNKNOWN)
-        from watcher.edge.text_model import transport  # noqa: PLC0415 - httpx: not before the first call
-
         left = min(self.endpoint.timeout_seconds, attempt.deadline - time.monotonic())
-        answer = transport.send(
-            request, attempt.route, attempt.tls, timeout_seconds=max(left, 0.1), abort=attempt.abort
-        )
-        if isinstance(answer, transport.NoReply):
+        answer = attempt.exchange(request, timeout_seconds=max(left, 0.1), abort=attempt.abort)
+        if isinstance(answer, NoReply):
             match answer.fault:
-                case transport.Fault.ABORTED:
+                case Fault.ABORTED:
                     return _Judged(self._failure("", Reason.ABORTED), Result.UNKNOWN)
-                case transport.Fault.UNREACHABLE:
+                case Fault.SETUP:
+                    return _Judged(self._failure(answer.phrase), Result.UNKNOWN)
+                case Fault.UNREACHABLE:
                     return _Judged(self._failure(answer.phrase), Result.OUTAGE, phrase=answer.phrase)
                 case _:
                     return _Judged(self._failure(answer.phrase), Result.REACHED)

@@ -62,7 +62,7 @@ class Endpoint:
     `sampling` (None: not given) replaces the temperature and caps the answer's tokens; `extra_body` is merged into the
     request last; `headers` override ours. `timeout_seconds` bounds one HTTP request as a whole, from the look-up of the
     name to the last byte; an attempt with all that it may learn takes at most twice as long. `reasoning` is the entry's
-    `capabilities.reasoning`.
+    `capabilities.reasoning`. `bearer`: an Anthropic endpoint takes the key as a bearer token.
     """
 
     protocol: WireApi
@@ -76,6 +76,7 @@ class Endpoint:
     timeout_seconds: float = 30.0
     thinking_mandatory: bool = False
     reasoning: Mapping[str, object] = field(default_factory=dict, repr=False)
+    bearer: bool = False
 
     @property
     def address(self) -> SplitResult | None:

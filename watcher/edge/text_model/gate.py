@@ -47,7 +47,12 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NotAsked(Failure):
-    """No request was made, because an earlier one showed that none would be answered; that one was told already."""
+    """No request was made, because an earlier one showed that none would be answered; that one was told already.
+
+    `cause` is what was told then.
+    """
+
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +183,7 @@ class Gate:
     def _held(self, endpoint: Endpoint, now: float) -> NotAsked | None:
         circuit = self._circuits.get(endpoint.key)
         if circuit is not None and circuit.endpoint == endpoint and circuit.since <= now + 1.0 and now < circuit.until:
-            return _not_asked(endpoint, circuit.phrase, circuit.until)
+            return _not_asked(endpoint, circuit.phrase, circuit.until, denied=True)
         state = self._addresses.get(endpoint.origin)
         if state is None:
             return None
@@ -190,5 +195,6 @@ class Gate:
         return None
 
 
-def _not_asked(endpoint: Endpoint, phrase: str, retry_at: float) -> NotAsked:
-    return NotAsked(Reason.MODEL_ERROR, f"not asked again yet: {phrase}", endpoint.host, retry_at=retry_at)
+def _not_asked(endpoint: Endpoint, phrase: str, retry_at: float, *, denied: bool = False) -> NotAsked:
+    detail = f"not asked again yet: {phrase}"
+    return NotAsked(Reason.MODEL_ERROR, detail, endpoint.host, retry_at=retry_at, denied=denied, cause=phrase)

@@ -46,7 +46,8 @@ _SAMPLING: Final[Mapping[str, str]] = {
     "topP": "topP",
     "topK": "topK",
 }
-_VERSIONS: Final = ("/v1beta", "/v1", "/v1alpha")
+_VERSIONED: Final = ("/v1beta", "/v1", "/v1alpha", "/publishers/google")
+"""Ends of base URLs that name the version of the API already; the last one is Vertex AI's, with an API key."""
 _BLOCKED: Final = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "LANGUAGE"})
 
 
@@ -71,7 +72,7 @@ def build_request(endpoint: Endpoint, plan: Plan, prompt: Prompt) -> HttpRequest
     body["generationConfig"] = settings
     key = reveal_key(endpoint)
     model = quote(endpoint.model.strip().removeprefix("models/"), safe="")
-    version = "" if base_path(endpoint).endswith(_VERSIONS) else "/v1beta"
+    version = "" if base_path(endpoint).endswith(_VERSIONED) else "/v1beta"
     return HttpRequest(
         request_url(endpoint.base_url, f"{version}/models/{model}:generateContent"),
         build_headers(endpoint, {"x-goog-api-key": key} if key else {}),

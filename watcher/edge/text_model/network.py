@@ -19,6 +19,8 @@ from watcher.errors import ModelSetupError
 if TYPE_CHECKING:
     import ssl
 
+TLS_VARIABLES: Final = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS")
+"""What `make_tls_context` reads of the environment."""
 _PROXY_SCHEMES: Final = ("http", "https")
 _SOCKS_SCHEMES: Final = ("socks5", "socks5h")
 

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Final
@@ -214,6 +213,8 @@ def _retry_after(headers: Mapping[str, str], body: bytes, now: float) -> float |
     if seconds is None:
         seconds = _seconds(headers.get("retry-after", ""), 1.0)
     if seconds is None and headers.get("retry-after"):
+        from email.utils import parsedate_to_datetime  # noqa: PLC0415 - most servers name seconds
+
         try:
             seconds = parsedate_to_datetime(headers["retry-after"]).timestamp() - now
         except (ValueError, TypeError, OverflowError, OSError):

@@ -68,6 +68,11 @@ _PROFILES: Final[Mapping[object, Switch]] = {
     "dashscope-thinking": Switch.ENABLE_THINKING,
     "qwen-chat-template": Switch.CHAT_TEMPLATE,
 }
+_CONTRARY: Final[Mapping[Switch, tuple[str, ...]]] = {
+    Switch.CHAT_TEMPLATE: ("enable_thinking",),
+    Switch.EFFORT_NONE: ("enable_thinking", "thinking_budget"),
+}
+"""Fields of other dialects that would switch thinking on beside our switch; Qwen Code deletes them as well."""
 _DISABLE_FIELDS: Final[Mapping[object, Switch]] = {
     "enable_thinking": Switch.ENABLE_THINKING,
     "reasoning_effort": Switch.EFFORT_NONE,
@@ -104,12 +109,11 @@ def first_switch(endpoint: Endpoint) -> Switch:
     match endpoint.protocol:
         case WireApi.OPENAI:
             return _first_openai_switch(endpoint)
-        case WireApi.OPENAI_RESPONSES:
-            return Switch.EFFORT_NONE if _GPT_REASONING.fullmatch(_bare_model(endpoint)) else Switch.NOTHING
         case WireApi.GEMINI:
             # 2.5 Flash thinks by default and counts it as output. The names of later models say nothing certain.
             return Switch.BUDGET_ZERO if _bare_model(endpoint).startswith("gemini-2.5-flash") else Switch.NOTHING
-        case WireApi.ANTHROPIC:
+        case WireApi.ANTHROPIC | WireApi.OPENAI_RESPONSES:
+            # Whose models do not think unless they are asked to, or cannot be kept from it.
             return Switch.NOTHING
 
 
@@ -192,7 +196,12 @@ def without_effort(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def merge_switch(body: dict[str, object], switch: Switch, protocol: WireApi) -> None:
-    """Put the fields of `switch` into `body`; settings that stand beside ours inside one object stay."""
+    """Put the fields of `switch` into `body`; settings that stand beside ours inside one object stay.
+
+    What the user's own fields say to the contrary is meant for the conversation, and left out.
+    """
+    for name in _CONTRARY.get(switch, ()):
+        body.pop(name, None)
     for name, value in switch_fields(switch, protocol).items():
         present = body.get(name)
         body[name] = {**present, **value} if isinstance(present, dict) and isinstance(value, dict) else value

@@ -16,13 +16,13 @@ import zlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import Any, Final, TypeVar
 
 import httpx
 
 from watcher.edge.text_model.abort import Abort
 from watcher.edge.text_model.endpoint import MAX_ANSWER_BYTES, HttpRequest
+from watcher.edge.text_model.exchange import Fault, HttpReply, NoReply
 from watcher.edge.text_model.network import Route
 
 # Both write addresses, which may hold credentials, where anybody listens.
@@ -32,34 +32,6 @@ for _name in ("httpx", "httpcore"):
 T = TypeVar("T")
 
 _ERROR_STATUS: Final = 400
-
-
-class Fault(Enum):
-    """Why there is no reply."""
-
-    ABORTED = "aborted"
-    UNREACHABLE = "unreachable"
-    """No name, no connection, no trusted certificate, no proxy, no answer in time, or half an answer."""
-    TOO_LARGE = "too_large"
-    UNREADABLE = "unreadable"
-    """The server is there, but does not speak HTTP as it should."""
-
-
-@dataclass(frozen=True, slots=True)
-class HttpReply:
-    """A reply as it came: header names in lower case, the body as sent, at most `MAX_ANSWER_BYTES`."""
-
-    status: int
-    headers: Mapping[str, str] = field(repr=False)
-    body: bytes = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class NoReply:
-    """No reply; `phrase` is ours and may be logged."""
-
-    fault: Fault
-    phrase: str = ""
 
 
 def send(
