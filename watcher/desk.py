@@ -14,6 +14,7 @@ from typing import Final, cast
 
 from watcher.core.decisions import Act, Decision, WaitUntil
 from watcher.core.generation import Kind
+from watcher.core.interactive import is_interactive
 from watcher.core.native_recaps import NativeRecaps
 from watcher.core.policy import decide_title
 from watcher.core.presence import Presence
@@ -26,7 +27,7 @@ from watcher.edge.scan import DirScan, scan_dir, unsafe_path
 from watcher.edge.store import IndexRow, JournalKind, Store
 from watcher.edge.text_model import Abort, NotAsked
 from watcher.errors import StateError
-from watcher.facts import FileFacts, Surveyor, is_interactive
+from watcher.facts import FileFacts, Surveyor
 from watcher.following import Look, NoLook, follow
 from watcher.holds import Holds
 from watcher.log import SESSION_RECAP, SESSION_TITLE, WATCHER, LogEvent, LogKey, get_logger

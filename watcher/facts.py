@@ -14,6 +14,7 @@ from pathlib import Path
 
 from watcher.config import Config, LoadedConfig
 from watcher.core.generation import Kind
+from watcher.core.interactive import is_interactive
 from watcher.core.native_recaps import Focus, NativeRecaps, Seen, next_weighing_at, weigh
 from watcher.core.owner import TUI, Owner, Ownership
 from watcher.core.policy import TitleFacts, TitleRules, turn_over
@@ -283,14 +284,6 @@ def _made(attempts: Attempts) -> MadeRecap | None:
     if not attempts.count or attempts.last_reason or not attempts.last_detail.isdigit():
         return None
     return MadeRecap(attempts.last_turn, int(attempts.last_detail))
-
-
-def is_interactive(state: SessionState, owners: Ownership) -> bool:
-    """A terminal or editor session (design 6): an owner of kind `tui`, a runtime sidecar or a file history snapshot.
-
-    A session that another one or a daemon's channel made is none, unless a terminal took it over.
-    """
-    return owners.interactive or (state.has_snapshot and not state.has_source)
 
 
 def looks_unsafe(ref: SessionRef, state: SessionState) -> str:

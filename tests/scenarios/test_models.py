@@ -256,6 +256,8 @@ def test_restarts_cost_nothing(home: FakeHome, server: ChatServer, env: dict[str
     # The two that were under way at the kill may have been counted and not asked, or asked and not titled.
     assert sessions - 2 <= calls <= sessions
     assert sessions // 2 - 2 <= sum(map(titled, made)) <= sessions // 2
+    counted = status(env)["calls_today"]
+    assert calls <= counted <= sessions
     before = {session.path: session.path.read_bytes() for session in made}
     for number in range(10):
         with Watching(env) as watching:
@@ -263,7 +265,7 @@ def test_restarts_cost_nothing(home: FakeHome, server: ChatServer, env: dict[str
                 watching.kill9()
     assert len(server.requests()) == calls
     assert {path: path.read_bytes() for path in before} == before
-    assert status(env)["calls_today"] == calls
+    assert status(env)["calls_today"] == counted
 
 
 def tried(home: FakeHome, sessions: list[Transcript]) -> bool:
@@ -279,6 +281,25 @@ def tried(home: FakeHome, sessions: list[Transcript]) -> bool:
         if not each.last_reason and not titled(session)
     ]
     return all(each.count == 1 for each in attempts) and len(open_ends) <= 2
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"ALL_PROXY": "socks://127.0.0.1:1"},
+        {"HTTP_PROXY": "socks5h://127.0.0.1:1", "HTTPS_PROXY": "127.0.0.1:1"},
+        {"SSL_CERT_FILE": "/nowhere/ca.pem", "SSL_CERT_DIR": "/nowhere"},
+    ],
+    ids=["socks", "socks5h", "authorities"],
+)
+def test_a_broken_network_setting_does_not_stop_a_local_model(
+    home: FakeHome, server: ChatServer, env: dict[str, str], setting: dict[str, str]
+) -> None:
+    """Reports H1 and H3: the watcher starts, and a model on this machine needs neither a proxy nor a certificate."""
+    with Watching(env | setting) as watching:
+        wait_titled(watching, home.session())
+        assert warnings(watching) == []
+    assert len(server.requests()) == 1
 
 
 # -- language ----------------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ def sanitize_title(raw: str, examples: Sequence[str], masked: Sequence[str] = ()
     secrets that masking took out of the prompt.
     """
     said = answers.without_thinking(clean_lines(raw))
-    if answers.has_active_markup(said) or answers.leaks(said, masked):
+    if answers.has_active_markup(said) or answers.leaks(said, masked) or phrases.TOOL_CALL.search(said):
         return None
     refused = {_bare(example) for example in (*examples, *NATIVE_EXAMPLES)}
     title = _fixed_point(_title_once, said)

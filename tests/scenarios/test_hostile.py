@@ -1,0 +1,130 @@
+"""`run` in surroundings that nobody would build on purpose: lost state, odd names, storms of signals."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.conftest import MODEL, TITLE, FakeHome
+from tests.support.chat_server import ChatServer
+from tests.support.qwen_code import title_records
+from tests.support.terminal import wait_until
+from tests.support.transcripts import Transcript
+from tests.support.watching import Watching, command, watcher_env
+from watcher.edge.store import Store
+
+
+def wait_titled(session: Transcript, watching: Watching) -> None:
+    wait_until(lambda: (TITLE, "auto") in title_records(session.path), "the title", dump=watching.dump)
+
+
+def _damage(state: Path) -> None:
+    for path in state.glob("state.db*"):
+        if path.suffix != ".lock":
+            path.write_bytes(os.urandom(path.stat().st_size))
+
+
+def _delete(state: Path) -> None:
+    for path in state.glob("state.db*"):
+        path.unlink()
+
+
+def _indexed(state: Path) -> int:
+    store = Store.open_existing(state)
+    if store is None:
+        return 0
+    with closing(store):
+        return store.count_index()
+
+
+@pytest.mark.parametrize("lose", [_damage, _delete, shutil.rmtree])
+def test_a_lost_index_makes_no_old_session_new(
+    home: FakeHome, server: ChatServer, env: dict[str, str], lose: object
+) -> None:
+    """The state is lost while it runs: what was written before costs no call, the next turn gets its title."""
+    assert callable(lose)
+    old = [home.session("old", ago=3600) for _ in range(3)]
+    with Watching(env) as watching:
+        wait_titled(home.session("first"), watching)
+        lose(home.state)
+        # Touched, not grown: only the lost index knows that they are old.
+        for session in old:
+            os.utime(session.path)
+        second = home.session("old")
+        wait_until(lambda: _indexed(home.state) == 5, "a new index", dump=watching.dump)
+        second.turn("And the logout", "Yes.")
+        wait_titled(second, watching)
+        assert not watching.log("internal_error")
+    assert len(server.requests()) == 2
+    assert [title_records(session.path) for session in old] == [[], [], []]
+
+
+def test_a_pause_after_the_state_was_deleted_holds(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
+    """The running watcher and the commands never use two databases (design promise 6)."""
+    with Watching(env) as watching:
+        _delete(home.state)
+        assert command(env, "pause").returncode == 0
+        session = home.session()
+        watching.wait_event("decision", session=session.session_id, reason="paused")
+    assert server.requests() == []
+
+
+def test_a_working_directory_that_cannot_exist_harms_no_other_session(home: FakeHome, env: dict[str, str]) -> None:
+    """A record may hold a NUL or half a character where a path should stand."""
+    with Watching(env) as watching:
+        for number, cwd in enumerate(("/home/\0user", "/home/\ud800user")):
+            odd = Transcript(home.chats(f"odd{number}"), cwd=cwd, at=time.time() - 1)
+            odd.turn("Please fix it", "Done.")
+            wait_titled(odd, watching)
+            assert command(env, "why", odd.session_id).returncode == 0
+        wait_titled(home.session(), watching)
+        assert not watching.log("internal_error")
+
+
+@pytest.mark.parametrize("name", ["/x\\u0000y", "/x\\ud800y"])
+def test_a_runtime_directory_that_cannot_exist_is_left_out(
+    home: FakeHome, server: ChatServer, env: dict[str, str], name: str
+) -> None:
+    """Qwen Code's settings may name one."""
+    home.config_dir.mkdir()
+    (home.config_dir / "settings.json").write_text(f'{{"advanced": {{"runtimeOutputDir": "{name}"}}}}')
+    with Watching(env) as watching:
+        wait_titled(home.session(), watching)
+        assert "Traceback" not in command(env, "doctor").stderr
+
+
+def test_a_home_that_cannot_exist_is_a_configuration_error(home: FakeHome, env: dict[str, str]) -> None:
+    """Exit 2 with key and value."""
+    done = command(env | {"QWEN_WATCHER_WATCH__HOMES": '["/x\\u0000y"]'}, "run")
+    assert done.returncode == 2
+    assert "watch.homes" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_home_whose_name_is_no_text_is_watched(server: ChatServer, tmp_path: Path) -> None:
+    """Bytes of an old encoding in the path of the home directory."""
+    home = FakeHome(tmp_path / os.fsdecode(b"caf\xe9 \xfc"))
+    settings = {
+        "model.source": "explicit",
+        "model.name": MODEL,
+        "model.base_url": server.base_url,
+        "title.settle_seconds": 0.3,
+    }
+    with Watching(watcher_env(home.path, tmp_path / "state", settings)) as watching:
+        wait_titled(home.session(), watching)
+
+
+def test_a_storm_of_reloads_does_not_hold_up_the_stop(home: FakeHome, env: dict[str, str]) -> None:
+    """Three hundred SIGHUP, then SIGTERM: one or two reloads, and an end in time (design 4)."""
+    with Watching(env) as watching:
+        for _ in range(300):
+            watching.send_signal(signal.SIGHUP)
+            time.sleep(0.001)  # closer together the kernel makes them one
+        watching.wait_event("reloaded")
+        watching.stop()
