@@ -17,12 +17,11 @@ def main() -> None:
         from watcher.cli.statusline import main as statusline  # noqa: PLC0415
 
         sys.exit(statusline(arguments[1:]))
-    if arguments[:1] == ["run"]:
-        from watcher.cli.run import run_plainly  # noqa: PLC0415
+    from watcher.cli.plain import run_plain  # noqa: PLC0415
 
-        code = run_plainly(arguments[1:])
-        if code is not None:
-            sys.exit(code)
+    code = run_plain(arguments)
+    if code is not None:
+        sys.exit(code)
     from watcher.cli.app import main as command_line  # noqa: PLC0415
 
     sys.exit(command_line(arguments))

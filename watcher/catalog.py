@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from watcher.core.interactive import is_interactive
 from watcher.core.owner import Ownership
 from watcher.core.session import SessionState
 from watcher.edge.files import RealFiles
@@ -19,7 +20,6 @@ from watcher.edge.liveness import Liveness
 from watcher.edge.scan import Found, Unreadable, Unsafe, scan
 from watcher.edge.store import IndexRow, Store
 from watcher.errors import NotFoundError, UsageError
-from watcher.facts import is_interactive
 from watcher.qwen.contract import PROJECTS_DIR, WINDOW_BYTES, sanitize_cwd
 from watcher.qwen.paths import SessionRef, session_ref
 from watcher.qwen.reading import Reading, read_state

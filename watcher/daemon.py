@@ -151,6 +151,7 @@ class Daemon:
         self._recover_at: float | None = None
         self._caught_up = False
         self._state_trouble = ""
+        self._stop_asked = self._reload_asked = False
 
     def run(self) -> int:
         """Run until a signal. Returns the exit code; raises `WatcherError` when it cannot start."""
@@ -161,7 +162,7 @@ class Daemon:
             self._cleanup.callback(self._place.close)
             self._announce()
             self._build()
-            with signals_as_values(_SIGNALS, self._inbox.put):
+            with signals_as_values(_SIGNALS, self._on_signal):
                 self._start()
                 self._loop()
                 self._stop()
@@ -245,12 +246,22 @@ class Daemon:
         """Look at what happened while nobody watched."""
         self._recover()
         for root in self._watch_roots():
-            if root.kind is RootKind.PROJECTS:
+            if _has_sessions(root):
                 look = self._first_scan if self._is_new(root.path) else self._rescan_below
                 look(root.path)
         for pending in self._place.store.all_pending():
             self._pipeline.track(pending.path)
         self._caught_up = True
+
+    def _begin_anew_without_index(self) -> None:
+        """The state database was lost while we run: what stands there now is as old as on the very first start, or
+        every old session would look like a new one.
+        """
+        if self._caught_up and any(self._is_new(root.path) for root in self._watch_roots() if _has_sessions(root)):
+            self._reconciler = Reconciler.resume({}, self._place.store.stamps, time.time_ns)
+            self._caught_up = False
+            self._catch_up()
+            self._beat()
 
     def _is_new(self, root: str) -> bool:
         return self._place.store.get_flag(FIRST_SCAN_FLAG + root) is None
@@ -285,10 +296,13 @@ class Daemon:
             if next_beat is not None:
                 wait = min(wait, max(0.0, next_beat - time.monotonic()))
             item = self._inbox.get(wait)
-            if isinstance(item, Stop):
-                return
+            if self._stop_asked:
+                return  # whatever waits before it: the next start finds it again
             try:
                 with self._state_trouble_told():
+                    self._begin_anew_without_index()
+                with self._state_trouble_told():
+                    self._begin_anew_without_index()  # the first use finds the damage, the next one has a new database
                     if item is not None:
                         self._take(item)
                     self._do_due(self._place.clock())
@@ -297,6 +311,16 @@ class Daemon:
             if next_beat is not None and watchdog and time.monotonic() >= next_beat:
                 self._notifier.watchdog()
                 next_beat = time.monotonic() + watchdog
+
+    def _on_signal(self, item: Item) -> None:
+        """In a thread of its own. A stop overtakes all that waits; one reload stands for all that are asked for."""
+        if isinstance(item, Stop):
+            self._stop_asked = True
+        elif isinstance(item, Reload):
+            if self._reload_asked:
+                return
+            self._reload_asked = True
+        self._inbox.put(item)
 
     def _wakes(self, now: float) -> Iterator[float]:
         yield min(self._next_reconcile, now + RECONCILE_SECONDS)
@@ -323,6 +347,7 @@ class Daemon:
             case Errand(run):
                 run()
             case Reload():
+                self._reload_asked = False  # before it reads: what changes from now on is for the next one
                 self._reload()
             case Stop():
                 pass
@@ -395,11 +420,13 @@ class Daemon:
 
     def _rescan(self) -> None:
         for root in self._watch_roots():
-            if root.kind is RootKind.PROJECTS:
+            if _has_sessions(root):
                 self._rescan_below(root.path)
 
     def _rescan_below(self, root: str) -> None:
         for changes in self._reconciler.full(root):
+            if self._stop_asked:
+                return
             self._look(changes)
 
     def _look(self, changes: DirChanges | Unreadable | None) -> None:
@@ -416,6 +443,8 @@ class Daemon:
         digests = [] if moved else [(changes.directory, changes.digest)]
         self._place.store.save_scan(digests, (), changes.vanished)
         for found in moved:
+            if self._stop_asked:
+                return
             self._pipeline.on_change(found.path)
 
     def _tell_unsafe(self, changes: DirChanges) -> None:
@@ -428,7 +457,7 @@ class Daemon:
 
     def _verify_roots(self) -> None:
         for root in self._feed.verify():
-            if root.kind is RootKind.PROJECTS:
+            if _has_sessions(root):
                 self._rescan_below(root.path)
             else:
                 self._pipeline.on_owners()
@@ -558,6 +587,10 @@ def where_it_failed(error: BaseException) -> str:
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "watcher" in frame.filename]
     places = " > ".join(f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}" for frame in frames[-4:])
     return f"{type(error).__name__} in {places}"
+
+
+def _has_sessions(root: Root) -> bool:
+    return root.kind is RootKind.PROJECTS
 
 
 def _baseline(found: Found) -> IndexRow:

@@ -118,7 +118,7 @@ class Desk:
 
     def read(self, path: str, known: Seen | None) -> Seen | Missing | Unsafe:
         """The file as it is now."""
-        if session_ref(path) is None:
+        if known is None and session_ref(path) is None:
             return Missing()
         unsafe = unsafe_path(path)
         if unsafe:

@@ -16,10 +16,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
-from watcher.absence import absent
+from watcher.absence import absent, hollow
 
-with absent("rich"):
-    # structlog loads rich for its tracebacks wherever it is installed: 5 MiB that an idle service never uses.
+try:
+    # structlog loads rich for its tracebacks wherever it is installed, and asyncio, with it OpenSSL, for asynchronous
+    # loggers: 12 MiB and 50 ms that nothing here uses.
+    with absent("rich"), hollow("asyncio"):
+        import structlog
+except AttributeError:  # another version that uses them at once
     import structlog
 
 EventDict = structlog.typing.EventDict

@@ -1,38 +1,39 @@
-"""Builds what the service and the commands work with, from the environment and the configuration; one place, once."""
+"""Builds what the service and the commands work with, from the environment and the configuration; one place, once.
+
+What only makes or writes texts is imported where it is built: a command that lists need not wait for it.
+"""
+
+# ruff: noqa: PLC0415 - see above
 
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from watcher.config import Config, LoadedConfig, load_config, load_config_apart
 from watcher.core.owner import Ownership
-from watcher.drafting import Drafter
-from watcher.edge.call_locks import CallLocks
-from watcher.edge.files import RealFiles
 from watcher.edge.liveness import Liveness
 from watcher.edge.mounts import FileSystemKind, file_system_of
 from watcher.edge.processes import process_table
 from watcher.edge.store import Store
-from watcher.edge.text_model import Gate, in_another_process, in_this_process
 from watcher.edge.unregistered import SearchHint
-from watcher.edge.writer import SessionWriter
-from watcher.facts import Surveyor
 from watcher.paths import home_dir, state_dir
 from watcher.qwen.contract import WINDOW_BYTES
-from watcher.qwen.jsonl import split_lines
 from watcher.qwen.paths import SessionRef
-from watcher.qwen.records import decode
 from watcher.qwen.roots import Root, session_roots
 from watcher.qwen.settings import QwenSettings, SettingsReader
-from watcher.recording import Recorder, StoreIntents
+
+if TYPE_CHECKING:
+    from watcher.drafting import Drafter
+    from watcher.edge.text_model import Gate
+    from watcher.facts import Surveyor
+    from watcher.recording import Recorder
 
 
 @dataclass(slots=True)
@@ -113,7 +114,7 @@ class Workplace:
         directory = state_dir(self.environ)
         if not self._throw_away_state:
             return directory
-        from tempfile import TemporaryDirectory  # noqa: PLC0415 - for a dry run only
+        from tempfile import TemporaryDirectory
 
         copy = Path(self._open.enter_context(TemporaryDirectory(prefix="qwen-watcher-")))
         original = Store.open_existing(directory)
@@ -185,6 +186,12 @@ class Workplace:
     @cached_property
     def recorder(self) -> Recorder:
         """All writing to session files."""
+        import uuid
+
+        from watcher.edge.files import RealFiles
+        from watcher.edge.writer import SessionWriter
+        from watcher.recording import Recorder, StoreIntents
+
         writer = SessionWriter(
             RealFiles(),
             StoreIntents(self.store),
@@ -203,6 +210,8 @@ class Workplace:
     @cached_property
     def surveyor(self) -> Surveyor:
         """Fills in the facts of decisions."""
+        from watcher.facts import Surveyor
+
         return Surveyor(
             self.loaded,
             self.store,
@@ -216,6 +225,8 @@ class Workplace:
     @cached_property
     def gate(self) -> Gate:
         """Pauses and circuits of all endpoints."""
+        from watcher.edge.text_model import Gate
+
         return Gate()
 
     @cached_property
@@ -226,6 +237,10 @@ class Workplace:
     @cached_property
     def drafter(self) -> Drafter:
         """Makes titles and recaps."""
+        from watcher.drafting import Drafter
+        from watcher.edge.call_locks import CallLocks
+        from watcher.edge.text_model import in_another_process, in_this_process
+
         return Drafter(
             lambda: self.config,
             self.store,
@@ -241,6 +256,9 @@ class Workplace:
 
 def first_cwd(path: str) -> str:
     """The working directory that the first record of a session file names, "" when there is none."""
+    from watcher.qwen.jsonl import split_lines
+    from watcher.qwen.records import decode
+
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - a path may hold bytes that are no text
             head = file.read(WINDOW_BYTES)

@@ -151,20 +151,22 @@ def test_a_fast_model_with_its_own_key_does_not_send_it_to_the_main_models_addre
 
 
 @pytest.mark.parametrize(
-    ("entry", "url"),
+    ("entry", "environ", "url"),
     [
-        ({"envKey": "MINE"}, "https://api.openai.com/v1"),
-        ({"envKey": "OPENAI_API_KEY"}, "http://local/v1"),
-        ({}, "http://local/v1"),
+        ({"envKey": "MINE"}, {"OPENAI_API_KEY": "k"}, "https://api.openai.com/v1"),
+        ({"envKey": "MINE"}, {}, "http://local/v1"),
+        ({"envKey": "OPENAI_API_KEY"}, {"OPENAI_API_KEY": "k"}, "http://local/v1"),
+        ({}, {"OPENAI_API_KEY": "k"}, "http://local/v1"),
     ],
 )
-def test_a_key_goes_to_its_own_service_only(house: House, entry: dict[str, Any], url: str) -> None:
-    """An entry without address: Qwen Code sends it to OpenAI, with any key. Ours goes there with the entry's own key;
-    the one that belongs to `OPENAI_BASE_URL` stays there.
+def test_a_key_goes_to_its_own_service_only(
+    house: House, entry: dict[str, Any], environ: dict[str, str], url: str
+) -> None:
+    """An entry without address: Qwen Code sends it to OpenAI, with any key. Ours goes there with the entry's own key
+    where `OPENAI_BASE_URL` has another one; the key that belongs to that address stays there.
     """
     house.settings("user", models({"id": "a", **entry}, fastModel="a", model={"name": "big"}))
-    environ = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://local/v1", "MINE": "m"}
-    choice = house.resolve(environ).fast_model
+    choice = house.resolve({"OPENAI_BASE_URL": "http://local/v1", "MINE": "m", **environ}).fast_model
     assert isinstance(choice, ModelChoice)
     assert choice.base_url == url
 

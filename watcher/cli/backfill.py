@@ -17,8 +17,8 @@ from watcher.cli.guarded import ending_well, refuse
 from watcher.cli.output import Column, ago, at_terminal, print_table, progress, say, say_filled
 from watcher.cli.places import reading_place
 from watcher.cli.tail import span_seconds
+from watcher.core.controls import printable
 from watcher.core.reasons import Reason
-from watcher.core.sanitize import printable
 from watcher.edge.text_model import Abort
 from watcher.errors import RefusedError, UsageError
 from watcher.facts import UNLIMITED_CALLS

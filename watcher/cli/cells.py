@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.cells import get_character_cell_size
 
-from watcher.core.sanitize import printable
+from watcher.core.controls import printable
 
 ELLIPSIS: Final = "…"
 _JOINERS = re.compile("[\u200d\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from watcher.catalog import LATEST, Catalog
-from watcher.core.sanitize import printable
+from watcher.core.controls import printable
 from watcher.edge.files import RealFiles
 from watcher.edge.scan import Found
 from watcher.errors import WatcherError

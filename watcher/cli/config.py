@@ -12,8 +12,8 @@ from typing import Any, Final
 from watcher.atomic_file import replace_file
 from watcher.cli.output import Cell, Column, print_table, say, say_filled, say_json, styled
 from watcher.config import LoadedConfig, default_config_text
+from watcher.core.controls import printable
 from watcher.core.redact import mask
-from watcher.core.sanitize import printable
 from watcher.core.secret import MASK
 from watcher.errors import ConfigError, UsageError
 from watcher.paths import config_path, socket_path

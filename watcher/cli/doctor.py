@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from watcher.cli.output import say, say_json
-from watcher.core.sanitize import printable
+from watcher.core.controls import printable
 from watcher.doctor import CHECKS, Check, Status, gather, run_checks
 
 _WIDTH = 19

@@ -9,9 +9,9 @@ from watcher.catalog import Catalog
 from watcher.cli.guarded import ending_well, kept_note, readable, refuse_stopped, refuse_unwritten, uninterrupted
 from watcher.cli.output import clock_time, note, say, say_filled, say_json, styled
 from watcher.cli.places import session_id_for
+from watcher.core.controls import printable
 from watcher.core.events import TitleSource
 from watcher.core.reasons import Reason
-from watcher.core.sanitize import printable
 from watcher.core.undo import title_before
 from watcher.edge.store import JournalEntry, JournalKind, Store
 from watcher.errors import RefusedError

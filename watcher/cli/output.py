@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TextIO
 
+from watcher.core.controls import printable
 from watcher.core.reasons import Reason
-from watcher.core.sanitize import printable
 from watcher.errors import NotFoundError, RefusedError, WatcherError
 
 FALLBACK_COLUMNS: Final = 80

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from watcher.api.client import ask
 from watcher.cli.output import ago, clock_time_of, say, say_filled, say_json, styled
-from watcher.core.sanitize import printable
+from watcher.core.controls import printable
 from watcher.overview import status_of
 from watcher.paths import socket_path
 from watcher.plan import plan_lines

@@ -12,8 +12,8 @@ from typing import Final
 
 from watcher.cli.output import clock_time, say, say_filled, say_json
 from watcher.cli.places import session_id_for
+from watcher.core.controls import printable
 from watcher.core.generation import Kind
-from watcher.core.sanitize import printable
 from watcher.edge.store import FILE_NAME, JournalEntry, JournalKind, Store
 from watcher.errors import StateError, UsageError
 from watcher.shapes import entry_as_dict

@@ -10,7 +10,7 @@ from watcher.api.client import ask
 from watcher.catalog import Catalog
 from watcher.cli.output import clock_time_of, say, say_filled, say_json, styled
 from watcher.cli.places import reading_place
-from watcher.core.sanitize import printable
+from watcher.core.controls import printable
 from watcher.explain import why_of
 from watcher.instance import running_pid
 from watcher.paths import socket_path

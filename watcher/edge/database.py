@@ -48,6 +48,7 @@ class Database:
         self._application_id = application_id
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._identity: tuple[int, int] | None = None
         with self._lock, self._mapped():
             self._open()
 
@@ -116,7 +117,12 @@ class Database:
     # -- opening -------------------------------------------------------------------------------------------------------
 
     def _ready(self) -> sqlite3.Connection:
-        return self._connection if self._connection is not None else self._open()
+        connection = self._connection
+        if connection is not None and not connection.in_transaction and self._identity != _identity(self.path):
+            # Deleted or replaced under us: other processes use the new one, or would make it.
+            self.close()
+            connection = None
+        return connection if connection is not None else self._open()
 
     def _open(self) -> sqlite3.Connection:
         self._make_directory()
@@ -128,6 +134,7 @@ class Database:
             self._move_aside(error)
             connection = self._connect()
         self._connection = connection
+        self._identity = _identity(self.path)
         return connection
 
     def _connect(self) -> sqlite3.Connection:
@@ -242,6 +249,15 @@ class Database:
         with contextlib.suppress(OSError, sqlite3.Error):
             if isinstance(error, sqlite3.DatabaseError):
                 self._move_aside(error)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file stands at the path, None when there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - before every statement, and a third of the cost
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _version(connection: sqlite3.Connection) -> int:

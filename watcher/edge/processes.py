@@ -1,8 +1,8 @@
 """Facts about processes of this machine, with one signature on every platform.
 
-On Linux all answers come from `/proc` directly (7 µs a process); elsewhere psutil answers, which takes 0.8 MiB and,
-for a search, twice as long. It is imported when it is first needed: a watcher on Linux never needs it. Nothing here raises for a process that is not
-there, is somebody else's, or ends meanwhile.
+On Linux all answers come from `/proc` directly (7 µs a process); elsewhere psutil answers, which takes 0.8 MiB and, for
+a search, twice as long. It is imported when it is first needed: a watcher on Linux never needs it. Nothing here raises
+for a process that is not there, is somebody else's, or ends meanwhile.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class LinuxProcesses(_Terminals):
 
     def search(self, wanted: Callable[[Sequence[str]], bool]) -> Iterator[FoundProcess]:
         ours = os.getuid()
-        for name in os.listdir("/proc"):
+        for name in os.listdir("/proc"):  # noqa: PTH208 - names, not paths
             if not name.isdigit():
                 continue
             pid = int(name)
@@ -227,7 +227,7 @@ def _user_of(pid: int) -> int | None:
 def _has_open(pid: int, path: str) -> bool:
     folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):
-        for name in os.listdir(folder):
+        for name in os.listdir(folder):  # noqa: PTH208 - as above
             with contextlib.suppress(OSError):
                 if os.readlink(f"{folder}/{name}") == path:  # noqa: PTH115 - as above
                     return True

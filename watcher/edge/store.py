@@ -247,7 +247,7 @@ class Store(FileIndex, Journal):
 
     def get_flag(self, name: str) -> str | None:
         """A remembered setting, None when it was never set."""
-        row = self._db.row("SELECT value FROM flags WHERE name = ?", (name,))
+        row = self._db.row("SELECT value FROM flags WHERE name = ?", (text(name),))
         return str(row[0]) if row else None
 
     def set_flag(self, name: str, value: str | None) -> None:
@@ -255,9 +255,9 @@ class Store(FileIndex, Journal):
         if self.get_flag(name) == value:
             return
         if value is None:
-            self._db.run("DELETE FROM flags WHERE name = ?", (name,))
+            self._db.run("DELETE FROM flags WHERE name = ?", (text(name),))
         else:
-            self._db.run("INSERT OR REPLACE INTO flags VALUES (?, ?)", (name, text(value)))
+            self._db.run("INSERT OR REPLACE INTO flags VALUES (?, ?)", (text(name), text(value)))
 
     def put_heartbeat(self, beat: Heartbeat) -> None:
         """Leave what `status` shows when it cannot ask the running watcher."""

@@ -64,14 +64,18 @@ class Credentials:
         """The address of an entry that names none; None for the service's own one. A key goes to its own service only.
 
         Contract 7.4 says the session's, else the standard variable's. Qwen Code 0.23.0 and 0.24.4 send an OpenAI entry
-        to OpenAI itself all the same, with whatever key the session has; we follow where the entry has its own key.
+        to OpenAI itself all the same, with whatever key the session has: we do so with the entry's own key where the
+        configured address belongs to another one.
         """
         own = entry.auth_type is self._session.auth_type
         if own and (not entry.env_key or entry.env_key == self.session_key()[0] or entry == self._session.entry):
             return self.session_url()
-        if entry.env_key and entry.auth_type is AuthType.OPENAI and entry.env_key not in KEY_VARIABLES[AuthType.OPENAI]:
-            return None
-        return self.standard_url(entry.auth_type)
+        owner, _ = self.standard_key(entry.auth_type)
+        url = self.standard_url(entry.auth_type)
+        if own and url is None:
+            url = _setting(self._merged, "baseUrl")
+            owner = "security.auth.apiKey" if _setting(self._merged, "apiKey") else ""
+        return url if entry.env_key in {"", owner} or not owner else None
 
     def standard_key(self, auth_type: AuthType) -> tuple[str, Found | None]:
         """The standard variable that holds a key of that type, and the key; "" and None where none does."""

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from watcher.errors import ConfigError
 from watcher.qwen.dotenv import QWEN_DIR, parse_env
 from watcher.qwen.settings import SettingsReader
-from watcher.qwen.settings_files import expand_path
+from watcher.qwen.settings_files import can_exist, expand_path
 
 HOME_VARIABLE: Final = "QWEN_HOME"
 RUNTIME_VARIABLE: Final = "QWEN_RUNTIME_DIR"
@@ -62,12 +63,16 @@ def session_roots(
 
     `homes` are the config directories that the user named; without any it is the one that Qwen Code itself would use.
     `known_cwds` are project directories seen so far: a relative `advanced.runtimeOutputDir` means one place in each.
-    `trusts` tells whether a project's own settings count.
+    `trusts` tells whether a project's own settings count. Raises `ConfigError` for a home that no directory can be.
     """
+    named = tuple(homes)
+    for home in named:
+        if not can_exist(home):
+            raise ConfigError(f"watch.homes: {str(home)!r} is no name that a directory can have")
     start = bootstrap(reader)
     cwds = tuple(known_cwds)
     roots: list[Root] = []
-    for config_dir in tuple(homes) or (start.config_dir,):
+    for config_dir in named or (start.config_dir,):
         roots.append(Root(config_dir, config_dir))
         if start.runtime_dir is not None:
             roots.append(Root(config_dir, start.runtime_dir))
@@ -79,7 +84,7 @@ def session_roots(
             written = reader.resolve(cwd, trusts(cwd), config_dir).runtime_output_dir
             if written:
                 roots.append(Root(config_dir, expand_path(written, reader.home, Path(cwd))))
-    return tuple(dict.fromkeys(roots))
+    return tuple(root for root in dict.fromkeys(roots) if can_exist(root.runtime_base))
 
 
 def _config_dir(reader: SettingsReader, qwen_home: str) -> Path:
@@ -95,7 +100,8 @@ def _config_dir(reader: SettingsReader, qwen_home: str) -> Path:
 def _take(reader: SettingsReader, path: Path, found: dict[str, str]) -> None:
     values = parse_env(reader.read(path).text or "")
     for name in _BOOTSTRAP:
-        found[name] = found[name] or values.get(name, "")
+        value = values.get(name, "")
+        found[name] = found[name] or (value if can_exist(value) else "")
 
 
 def _is_anchored(text: str) -> bool:

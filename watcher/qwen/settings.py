@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from watcher.qwen.settings_files import FileText, Stamp, SystemPaths, read_file, stamp_of
+from watcher.qwen.settings_files import FileText, Stamp, SystemPaths, can_exist, read_file, stamp_of
 from watcher.qwen.settings_reading import QwenSettings, Reading
 
 __all__ = ["QwenSettings", "SettingsReader"]
@@ -45,6 +45,7 @@ class SettingsReader:
         `trusted`: the user trusts this folder in *our* configuration; else nothing in it can choose a model or show
         recaps. Unchanged files cost one `stat` each and give the same object again.
         """
+        cwd = cwd if can_exist(cwd) else ""
         key = (cwd, trusted, config_dir)
         known = self._remembered.get(key)
         if known is not None and all(stamp_of(path) == stamp for path, stamp in known.stamps):

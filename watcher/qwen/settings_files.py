@@ -240,6 +240,14 @@ def _merge(
         origins[path] = label
 
 
+def can_exist(path: str | Path) -> bool:
+    """Whether any file can have this path: JSON can hold what no file system takes, a NUL or half a character."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+
+
 def expand_path(text: str, home: Path | None, base: Path) -> Path:
     """A directory as Qwen Code reads one: `~` and `~/x` from the home directory, else relative to `base` (1.1)."""
     if home is not None and (text == "~" or text.startswith("~/")):

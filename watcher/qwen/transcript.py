@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from watcher.core.entries import DialogEntry
 from watcher.core.generation import Role
@@ -12,6 +14,13 @@ from watcher.qwen.entries import LEGACY_ACKNOWLEDGEMENT, entries_of
 from watcher.qwen.jsonl import RawLine
 from watcher.qwen.records import decode
 from watcher.qwen.wire import Record, merge, records_of
+
+KEPT_BYTES: Final = 4 * 1024 * 1024
+"""The lines whose texts are kept, from the newest back. A title or recap is made of a hundredth of that; a session may
+have a gigabyte.
+"""
+FIRST_BYTES: Final = 256 * 1024
+"""Beside them, so many bytes of the first lines: what a session begins with tells what it is about."""
 
 _SPEAKING_TYPES = frozenset({"user", "assistant"})
 
@@ -23,13 +32,37 @@ class Transcript:
     `chain` are the uuids on the active branch, oldest first; `gaps` the pairs of child and missing parent where it ends
     early. With `mixed_ids` Qwen Code refuses to load the file, and the rest says what it would hold without the check.
     `dialog` is what was said on the chain: fragments merged, entries before a compression included, entries that a
-    compression put in their place marked as `Origin.SUMMARY`.
+    compression put in their place marked as `Origin.SUMMARY`. Of a very long session only the first and the newest
+    (`FIRST_BYTES`, `KEPT_BYTES`).
     """
 
     chain: tuple[str, ...]
     gaps: tuple[tuple[str, str], ...]
     mixed_ids: bool
     dialog: tuple[DialogEntry, ...]
+
+
+@dataclass(slots=True)
+class _Spoken:
+    """The records that say something, by uuid: the first and the newest ones."""
+
+    records: dict[str, list[Record]] = field(default_factory=dict)
+    _first: int = 0
+    _newest: deque[tuple[str, int]] = field(default_factory=deque)
+    _bytes: int = 0
+
+    def add(self, uuid: str, record: Record, length: int) -> None:
+        """Keep a record that came in a line of this length, which it keeps in memory."""
+        self.records.setdefault(uuid, []).append(record)
+        if self._first + length <= FIRST_BYTES and not self._newest:
+            self._first += length
+            return
+        self._newest.append((uuid, length))
+        self._bytes += length
+        while self._bytes > KEPT_BYTES and len(self._newest) > 1:
+            oldest, dropped = self._newest.popleft()
+            self._bytes -= dropped
+            self.records.pop(oldest, None)
 
 
 def analyse(lines: Iterable[RawLine]) -> SessionState:
@@ -40,20 +73,23 @@ def analyse(lines: Iterable[RawLine]) -> SessionState:
 def read_transcript(lines: Iterable[RawLine]) -> Transcript:
     """The active branch of the file and what was said on it."""
     parents: dict[str, str | None] = {}
-    spoken: dict[str, list[Record]] = {}
+    spoken = _Spoken()
     session_ids: set[str] = set()
     leaf: str | None = None
-    for record in (record for line in lines for record in records_of(line)):
+    for record, length in ((record, line.length) for line in lines for record in records_of(line)):
         if record.counted:
             session_ids.add(record.session_id or "")
         if not record.chained:
             continue
+        # The usual parent is the record before: one text in memory instead of two equal ones.
+        parent = leaf if record.parent == leaf else record.parent or None
         leaf = record.uuid or ""
-        parents.setdefault(leaf, record.parent or None)
+        parents.setdefault(leaf, parent)
         if record.type in _SPEAKING_TYPES or record.subtype == "chat_compression":
-            spoken.setdefault(leaf, []).append(record)
+            spoken.add(leaf, record, length)
     chain, gaps = _walk(leaf, parents)
-    dialog = tuple([entry for uuid in chain if uuid in spoken for entry in entries_of(merge(spoken[uuid]))])
+    records = spoken.records
+    dialog = tuple([entry for uuid in chain if uuid in records for entry in entries_of(merge(records[uuid]))])
     return Transcript(chain, gaps, len(session_ids) > 1, _with_prelude(dialog))
 
 

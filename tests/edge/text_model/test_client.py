@@ -54,6 +54,15 @@ def test_tokens_are_reported() -> None:
         assert desk.ask(endpoint) == Answer("a b c", "small-model", 100, 109)
 
 
+def test_tokens_of_failures_are_reported_as_well() -> None:
+    """An answer without a usable text has been paid for; where nothing was asked, nothing is told."""
+    with ModelServer(always(chat_reply({"content": ""}, "content_filter"))) as server:
+        outcome = failed(Desk().ask(make_endpoint(f"{server.url}/v1")))
+    assert (outcome.reason, outcome.tokens_in, outcome.tokens_out) == (Reason.EMPTY_RESULT, 50, 9)
+    nothing = failed(Desk(budget=CountingBudget(0)).ask(make_endpoint("http://127.0.0.1:1/v1")))
+    assert (nothing.reason, nothing.tokens_in, nothing.tokens_out) == (Reason.BUDGET_EXHAUSTED, None, None)
+
+
 @pytest.mark.parametrize(
     "usage", [None, {}, [], {"prompt_tokens": "12", "completion_tokens": -1}, {"prompt_tokens": True}]
 )
@@ -239,9 +248,12 @@ def test_a_refused_key_is_told_once_and_tried_again_when_it_changes() -> None:
     refused = lambda request: error("no", 401) if KEY in request.headers["authorization"] else good_chat(request.json)  # noqa: E731
     with ModelServer(refused) as server:
         desk, endpoint = Desk(), make_endpoint(f"{server.url}/v1")
-        assert failed(desk.ask(endpoint)).status == 401
+        told = failed(desk.ask(endpoint))
+        assert (told.status, told.denied) == (401, True)
         for _ in range(20):
-            assert isinstance(desk.ask(endpoint), NotAsked)
+            held = desk.ask(endpoint)
+            assert isinstance(held, NotAsked)
+            assert (held.cause, held.denied) == (told.detail, True)
         assert len(server.requests) == 1
         assert isinstance(desk.ask(make_endpoint(f"{server.url}/v1", api_key=SecretText("sk-new"))), Answer)
 

@@ -56,5 +56,6 @@ def check_outcome(outcome: Outcome, quirk: Quirk) -> None:
 
 def test_the_table_is_large_and_its_names_are_unique() -> None:
     """At least sixty behaviours, each told apart by its name."""
+    print(f"{len(QUIRKS)} behaviours of model servers")
     assert len(QUIRKS) >= 60
     assert len({quirk.name for quirk in QUIRKS}) == len(QUIRKS)
