@@ -8,11 +8,11 @@ import pytest
 
 from tests.core.test_policy import MANUAL, Story
 from tests.support.fakes import FakeFile, FakeWorld, reason_of, text
-from watcher.core.decisions import WaitUntil
+from watcher.core.decisions import Decision, WaitUntil
 from watcher.core.generation import Kind
 from watcher.core.reasons import Reason
 from watcher.core.writing import Declined, Failed
-from watcher.pipeline import FORGET_SECONDS, Pipeline, Refusal, Unsafe
+from watcher.pipeline import FORGET_SECONDS, Pipeline, Refusal, Tracked, Unsafe
 
 PATH = "/h/projects/p/chats/a.jsonl"
 SETTLE = 8.0
@@ -207,6 +207,28 @@ def test_the_same_decision_is_told_once(world: FakeWorld, pipeline: Pipeline) ->
     for _ in range(5):
         pipeline.on_circumstances()
     assert [reason_of(each) for each in world.decisions] == [Reason.MANUAL_TITLE]
+
+
+def test_a_fault_in_one_session_keeps_no_other_from_its_turn(
+    world: FakeWorld, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fault is told; the sessions after it are decided all the same."""
+    paths = ["/p/1", "/p/2", "/p/3"]
+    for path in paths:
+        put(world, Story().turn(), path)
+        pipeline.on_change(path)
+    decide = world.decide
+
+    def faulty(kind: Kind, session: Tracked, now: float) -> Decision:
+        if session.path == "/p/1":
+            raise ZeroDivisionError
+        return decide(kind, session, now)
+
+    monkeypatch.setattr(world, "decide", faulty)
+    world.clock += SETTLE
+    pipeline.on_circumstances()
+    assert world.faults == [("/p/1", ZeroDivisionError)]
+    assert [path for path, _ in world.calls] == ["/p/2", "/p/3"]
 
 
 def test_memory_is_bounded(world: FakeWorld, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
+    _open_standard_streams()
     arguments = sys.argv[1:]
     if arguments in (["--version"], ["-V"]):
         from watcher import __version__  # noqa: PLC0415
@@ -21,10 +23,31 @@ def main() -> None:
 
     code = run_plain(arguments)
     if code is not None:
+        _give_up_broken_stderr()
         sys.exit(code)
     from watcher.cli.app import main as command_line  # noqa: PLC0415
 
     sys.exit(command_line(arguments))
+
+
+def _open_standard_streams() -> None:
+    """Where the caller closed one, the next file that is opened would get its number, and its log lines."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
+
+
+def _give_up_broken_stderr() -> None:
+    """What nobody reads any more is no failure: Python would end with exit code 120."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 2)
+        os.close(null)
 
 
 if __name__ == "__main__":

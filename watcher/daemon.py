@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -45,7 +44,16 @@ from watcher.edge.store import Heartbeat, IndexRow
 from watcher.edge.watch_limits import explain_limit
 from watcher.errors import ConfigError, StateError
 from watcher.instance import only_instance
-from watcher.log import WATCHER, LogEvent, LogKey, choose_form, configure_logging, get_logger, rotate_log
+from watcher.log import (
+    WATCHER,
+    LogEvent,
+    LogKey,
+    choose_form,
+    configure_logging,
+    get_logger,
+    rotate_log,
+    where_it_failed,
+)
 from watcher.paths import log_path
 from watcher.pipeline import Pipeline
 from watcher.plan import plan_lines
@@ -299,18 +307,28 @@ class Daemon:
             if self._stop_asked:
                 return  # whatever waits before it: the next start finds it again
             try:
-                with self._state_trouble_told():
-                    self._begin_anew_without_index()
-                with self._state_trouble_told():
-                    self._begin_anew_without_index()  # the first use finds the damage, the next one has a new database
-                    if item is not None:
-                        self._take(item)
-                    self._do_due(self._place.clock())
+                self._turn(item)
             except Exception as error:  # noqa: BLE001 - a fault in one session must not end the service for all
-                self._log.error("internal_error", **{LogKey.DETAIL: where_it_failed(error)})
+                self._log.error(LogEvent.INTERNAL_ERROR, **{LogKey.DETAIL: where_it_failed(error)})
             if next_beat is not None and watchdog and time.monotonic() >= next_beat:
                 self._notifier.watchdog()
                 next_beat = time.monotonic() + watchdog
+
+    def _turn(self, item: Item | None) -> None:
+        if isinstance(item, Touched) and self._pipeline.session(item.path) is not None:
+            # By far the most frequent: one more line in a session that is known. It needs nothing of the state.
+            with self._state_trouble_told():
+                self._take(item)
+            if not self._is_due(self._place.clock()):
+                return
+            item = None
+        with self._state_trouble_told():
+            self._begin_anew_without_index()
+        with self._state_trouble_told():
+            self._begin_anew_without_index()  # the first use finds the damage, the next one has a new database
+            if item is not None:
+                self._take(item)
+            self._do_due(self._place.clock())
 
     def _on_signal(self, item: Item) -> None:
         """In a thread of its own. A stop overtakes all that waits; one reload stands for all that are asked for."""
@@ -329,6 +347,22 @@ class Daemon:
             yield deadline
         if self._recover_at is not None:
             yield self._recover_at
+
+    def _is_due(self, now: float) -> bool:
+        """Whether `_do_due` has anything to do."""
+        return (
+            self._is_look_due(now)
+            or now >= min(self._next_reconcile, self._next_prune)
+            or self._next_reconcile > now + RECONCILE_SECONDS
+            or (self._recover_at is not None and now >= self._recover_at)
+        )
+
+    def _is_look_due(self, now: float) -> bool:
+        """Whether a session is to be looked at. What came in is taken first, and only then looked at: a look takes
+        longer, and nothing depends on its moment.
+        """
+        due = self._pipeline.next_deadline()
+        return due is not None and now >= due and (not self._inbox.waiting or now > due + LATE_SECONDS)
 
     def _take(self, item: Item) -> None:
         match item:
@@ -353,9 +387,7 @@ class Daemon:
                 pass
 
     def _do_due(self, now: float) -> None:
-        due = self._pipeline.next_deadline()
-        # What came in is taken first, and only then looked at: a look takes longer, and nothing depends on its moment.
-        if due is not None and (not self._inbox.waiting or now > due + LATE_SECONDS):
+        if self._is_look_due(now):
             self._pipeline.on_deadline(now, most=1)
         # Each time is set before the work: what fails is tried again then, and not at once and for ever.
         if self._recover_at is not None and now >= self._recover_at:
@@ -580,13 +612,6 @@ class Daemon:
     def _watch_exit(self, pid: int, is_same: Callable[[], bool]) -> None:
         if self._exits is not None:
             self._exits.watch(pid, is_same)
-
-
-def where_it_failed(error: BaseException) -> str:
-    """The kind of an unexpected error and the places in our code that it passed; no values, which may hold texts."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "watcher" in frame.filename]
-    places = " > ".join(f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}" for frame in frames[-4:])
-    return f"{type(error).__name__} in {places}"
 
 
 def _has_sessions(root: Root) -> bool:

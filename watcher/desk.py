@@ -5,6 +5,7 @@ One thread owns a desk; only `Drafter.ask` runs elsewhere, and its answer comes 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -23,14 +24,14 @@ from watcher.core.recap_policy import decide_recap
 from watcher.core.write_rules import RecapBasis
 from watcher.core.writing import Declined, Failed, WriteOutcome, Written
 from watcher.drafting import Draft, Drafter, NoText, Ready
-from watcher.edge.scan import DirScan, scan_dir, unsafe_path
+from watcher.edge.scan import DirScan, scan_dir, unsafe_status
 from watcher.edge.store import IndexRow, JournalKind, Store
 from watcher.edge.text_model import Abort, NotAsked
 from watcher.errors import StateError
 from watcher.facts import FileFacts, Surveyor
 from watcher.following import Look, NoLook, follow
 from watcher.holds import Holds
-from watcher.log import SESSION_RECAP, SESSION_TITLE, WATCHER, LogEvent, LogKey, get_logger
+from watcher.log import SESSION_RECAP, SESSION_TITLE, WATCHER, LogEvent, LogKey, get_logger, where_it_failed
 from watcher.pipeline import Hold, Missing, Refusal, Seen, Text, Tracked, Unsafe
 from watcher.qwen.contract import session_id_of
 from watcher.qwen.paths import SessionRef, session_ref
@@ -120,18 +121,26 @@ class Desk:
         """The file as it is now."""
         if known is None and session_ref(path) is None:
             return Missing()
-        unsafe = unsafe_path(path)
+        try:
+            seen = os.lstat(path)
+        except OSError:
+            seen = None
+        unsafe = unsafe_status(seen) if seen is not None else ""
         if unsafe:
             return Unsafe(unsafe)
-        found = follow(path, cast("Look | None", known), self._clock())
+        found = follow(path, cast("Look | None", known), self._clock(), seen)
         if isinstance(found, NoLook):
             return Missing() if found.gone else Unsafe(found.why)
         return found
 
     def baseline(self, path: str) -> int | None:
-        """The size at which an earlier run left the file."""
+        """The size at which an earlier run left the file; of a copy or a moved file, that of the session it is."""
         row = self._store.index_at(path)
-        return row.size if row is not None else None
+        if row is not None:
+            return row.size
+        session_id = session_id_of(path)
+        rows = self._store.index_of_session(session_id) if session_id else []
+        return max((each.size for each in rows), default=None)
 
     def use_workers(self, workers: Executor) -> None:
         """Start model calls there from now on."""
@@ -349,6 +358,13 @@ class Desk:
             self._on_written(Note(kind, ref, entry.text, entry.model, entry.record_uuid, entry.cwd))
         del now
         return None if retry is None else WaitUntil(retry.at, Reason.LOCKED, retry.why)
+
+    def faulted(self, path: str, error: Exception) -> None:
+        """Log an error that nobody expected: its kind and place, no values."""
+        get_logger(WATCHER).error(
+            LogEvent.INTERNAL_ERROR,
+            **{LogKey.SESSION: session_id_of(path) or "", LogKey.DETAIL: where_it_failed(error)},
+        )
 
     def owned(self, session: Tracked) -> bool:
         """Whether any process has the session: then an event may still change what is decided."""

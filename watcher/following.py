@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
 from watcher.core.events import Event
@@ -40,12 +41,15 @@ class NoLook:
     why: str = ""
 
 
-def follow(path: str, before: Look | None, now: float) -> Look | NoLook:
-    """The file as it is now, read on from `before`. A first look reads at most the last 64 MiB."""
+def follow(path: str, before: Look | None, now: float, seen: os.stat_result | None = None) -> Look | NoLook:
+    """The file as it is now, read on from `before`. A first look reads at most the last 64 MiB. `seen` is what `lstat`
+    just said of it, where that is known.
+    """
     tail = before.tail if before else Tail(path, LineSplitter, decode)
     state = before.state if before else None
     while True:
-        result = tail.poll(now)
+        result = tail.poll(now, seen)
+        seen = None
         if result.change in (Change.GONE, Change.ARCHIVED):
             return NoLook(gone=True)
         if result.change in (Change.UNSAFE, Change.UNREADABLE):

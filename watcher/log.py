@@ -51,6 +51,8 @@ class LogEvent(StrEnum):
     """What was decided for a session, and why: `run --dry-run`, and at level debug."""
     MODEL_HELD = "model_held"
     """An endpoint is not asked for a while: it refused the key, or asked for a pause."""
+    INTERNAL_ERROR = "internal_error"
+    """An error that nobody expected; its kind and place are in `detail`."""
     SKIPPED = "skipped"
     """A file is left alone; said once a file."""
     HOOK_FAILED = "hook_failed"
@@ -105,6 +107,13 @@ def get_logger(name: str) -> Logger:
     """
     logger: Logger = structlog.get_logger(logger_name=name)  # `logger` is a parameter of structlog's own
     return logger
+
+
+def where_it_failed(error: BaseException) -> str:
+    """The kind of an unexpected error and the places in our code that it passed; no values, which may hold texts."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "watcher" in frame.filename]
+    places = " > ".join(f"{Path(frame.filename).stem}.{frame.name}:{frame.lineno}" for frame in frames[-4:])
+    return f"{type(error).__name__} in {places}"
 
 
 def configure_logging(level: str, form: LogForm, stream: TextIO) -> None:

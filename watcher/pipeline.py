@@ -19,6 +19,7 @@ from watcher.core.generation import Kind
 from watcher.core.reasons import Reason
 from watcher.core.session import SessionState
 from watcher.core.writing import Declined, Failed, WriteOutcome, Written
+from watcher.errors import StateError
 
 RETRY_LOCKED_SECONDS: Final = 10.0
 """A kept text is tried again this often while a lease or a daemon holds the file (design 11: delivered within 15 s)."""
@@ -153,6 +154,9 @@ class World(Protocol):
     def skipped(self, path: str, why: str) -> None:
         """Log, once a file, that it is left alone."""
 
+    def faulted(self, path: str, error: Exception) -> None:
+        """Log an error that nobody expected."""
+
     def leave(self, session: Tracked) -> None:
         """The session is quiet: save what is needed to know it again."""
 
@@ -211,9 +215,7 @@ class Pipeline:
             if not self._world.owners_changed(known):
                 continue
             # What an owner wrote at its end stands in the file by now, but its event may still be on the way.
-            session = self._refresh(known.path)
-            if session is not None:
-                self._evaluate(session)
+            self._look(known.path)
 
     def on_deadline(self, now: float, most: int | None = None) -> None:
         """Look again at the sessions whose time has come, at most so many: a look takes a millisecond or two, and what
@@ -226,16 +228,12 @@ class Pipeline:
                 continue
             del self._due[path]
             looked += 1
-            session = self._refresh(path)
-            if session is not None:
-                self._evaluate(session)
+            self._look(path)
 
     def on_circumstances(self) -> None:
         """Settings, switches, the budget or the brake may have changed: look at every session again."""
         for path in list(self._sessions):
-            session = self._refresh(path)
-            if session is not None:
-                self._evaluate(session)
+            self._look(path)
 
     def next_deadline(self) -> float | None:
         """When `on_deadline` has something to do, seconds since the epoch."""
@@ -245,15 +243,24 @@ class Pipeline:
 
     def track(self, path: str) -> None:
         """Look at a session that has something to deliver although its file did not move."""
-        session = self._refresh(path)
-        if session is not None:
-            self._evaluate(session)
+        self._look(path)
 
     def forget(self, path: str) -> None:
         """Let go of a session that is not watched any more. An answer on its way is still placed: it is paid."""
         self._forget(path)
 
     # -- what follows -------------------------------------------------------------------------------------------------
+
+    def _look(self, path: str) -> None:
+        """Read and decide. An unexpected fault in one session must not keep the others from their turn."""
+        try:
+            session = self._refresh(path)
+            if session is not None:
+                self._evaluate(session)
+        except StateError:
+            raise  # the state database serves them all
+        except Exception as error:  # noqa: BLE001
+            self._world.faulted(path, error)
 
     def _refresh(self, path: str) -> Tracked | None:
         session = self._sessions.get(path)

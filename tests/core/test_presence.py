@@ -404,6 +404,8 @@ def run(steps: list[tuple[str, object]], away_seconds: float) -> list[tuple[Desk
     """Play the steps; after each look: the desk then, the status, and how long ago the last real sign of life was."""
     desk, last_sign, looks = Desk(), -1e9, []
     for name, argument in steps:
+        if name in ("types", "prompts"):
+            desk.passes(0.001)  # nobody does two things at one instant
         if name == "types":
             desk.types(str(argument))
             last_sign = desk.now.steady

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -65,12 +67,26 @@ def test_a_lost_index_makes_no_old_session_new(
     assert [title_records(session.path) for session in old] == [[], [], []]
 
 
+def test_a_copy_of_old_sessions_is_not_new(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
+    """`cp -r` of a project that stood there before the first start: no call, until the copy itself goes on."""
+    old = home.session("old", ago=3600)
+    with Watching(env) as watching:
+        shutil.copytree(home.chats("old").parent, home.chats("copy").parent)
+        watching.wait_event("decision", session=old.session_id, reason="nothing_new")
+        old.path = home.chats("copy") / old.path.name
+        old.turn("And the logout", "Yes.")
+        wait_titled(old, watching)
+    assert len(server.requests()) == 1
+
+
 def test_a_pause_after_the_state_was_deleted_holds(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """The running watcher and the commands never use two databases (design promise 6)."""
     with Watching(env) as watching:
         _delete(home.state)
         assert command(env, "pause").returncode == 0
         session = home.session()
+        wait_until(lambda: _indexed(home.state) == 1, "a new index", dump=watching.dump)
+        session.turn("And the logout", "Yes.")
         watching.wait_event("decision", session=session.session_id, reason="paused")
     assert server.requests() == []
 
@@ -128,3 +144,18 @@ def test_a_storm_of_reloads_does_not_hold_up_the_stop(home: FakeHome, env: dict[
             time.sleep(0.001)  # closer together the kernel makes them one
         watching.wait_event("reloaded")
         watching.stop()
+
+
+@pytest.mark.parametrize("closed", ["0<&- 1>&- 2>&-", "2>/dev/full"])
+def test_it_runs_without_anybody_who_reads_its_log(home: FakeHome, env: dict[str, str], closed: str) -> None:
+    """Standard streams closed or broken: sessions get their titles, and the end is a clean one."""
+    shell = ["/bin/sh", "-c", f'exec "$0" -m watcher run {closed}', sys.executable]
+    with subprocess.Popen(shell, env=env, cwd=home.path, stdin=subprocess.DEVNULL, start_new_session=True) as process:
+        try:
+            wait_until(lambda: (home.state / "qwen-watcher.sock").exists(), "the end of the start")
+            session = home.session()
+            wait_until(lambda: (TITLE, "auto") in title_records(session.path), "the title")
+            process.terminate()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()

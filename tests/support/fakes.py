@@ -45,6 +45,7 @@ class FakeWorld:
     decisions: list[Decision] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
+    faults: list[tuple[str, type]] = field(default_factory=list)
 
     def now(self) -> float:
         return self.clock
@@ -99,6 +100,9 @@ class FakeWorld:
 
     def skipped(self, path: str, why: str) -> None:
         self.told.append(path)
+
+    def faulted(self, path: str, error: Exception) -> None:
+        self.faults.append((path, type(error)))
 
     def owned(self, session: Tracked) -> bool:
         return session.path in self.owners

@@ -82,15 +82,24 @@ class DirChanges:
 
 def unsafe_reason(found: Found, uid: int) -> str:
     """Why this file is never written, "" when it is a plain file of the user `uid` (contract 4.3 i, report K)."""
-    if stat.S_ISLNK(found.mode):
+    return _unsafe(found.mode, found.nlink, found.uid, uid)
+
+
+def unsafe_status(status: os.stat_result, uid: int | None = None) -> str:
+    """The same for what `lstat` says of a file; `uid` is ours by default."""
+    return _unsafe(status.st_mode, status.st_nlink, status.st_uid, os.geteuid() if uid is None else uid)
+
+
+def _unsafe(mode: int, nlink: int, owner: int, uid: int) -> str:
+    if stat.S_ISLNK(mode):
         return "a symbolic link"
-    if not stat.S_ISREG(found.mode):
+    if not stat.S_ISREG(mode):
         return "not a regular file"
-    if found.nlink != 1:
-        return f"it has {found.nlink} hard links" if found.nlink else "it is being deleted"
-    if found.uid != uid:
-        return f"it belongs to user {found.uid}"
-    if found.mode & stat.S_IWOTH:
+    if nlink != 1:
+        return f"it has {nlink} hard links" if nlink else "it is being deleted"
+    if owner != uid:
+        return f"it belongs to user {owner}"
+    if mode & stat.S_IWOTH:
         return "everybody may write to it"
     return ""
 
@@ -98,11 +107,9 @@ def unsafe_reason(found: Found, uid: int) -> str:
 def unsafe_path(path: str, uid: int | None = None) -> str:
     """Why the file at this path is never written, "" when it is a plain file of the user, or is not there."""
     try:
-        s = os.lstat(path)
+        return unsafe_status(os.lstat(path), uid)
     except OSError:
         return ""
-    found = Found(path, s.st_dev, s.st_ino, s.st_size, s.st_mtime_ns, s.st_nlink, s.st_uid, s.st_mode)
-    return unsafe_reason(found, os.geteuid() if uid is None else uid)
 
 
 def chats_dirs(root: str) -> Iterator[str | Unreadable]:

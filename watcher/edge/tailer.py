@@ -165,10 +165,12 @@ class Tail(Generic[Line, Item]):
 
     # -- polling -------------------------------------------------------------------------------------------------------
 
-    def poll(self, now: float) -> TailResult[Item]:
-        """Look at the file and read at most one chunk of what is new. `now` only dates an unfinished last line."""
+    def poll(self, now: float, seen: os.stat_result | None = None) -> TailResult[Item]:
+        """Look at the file and read at most one chunk of what is new. `now` only dates an unfinished last line. `seen`
+        is what `lstat` just said of the path, where the caller knows.
+        """
         try:
-            seen = os.lstat(self.path)
+            seen = seen or os.lstat(self.path)
             if not stat.S_ISREG(seen.st_mode):
                 return TailResult(Change.UNSAFE, detail=_kind(seen.st_mode))
             if (

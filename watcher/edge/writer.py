@@ -143,7 +143,7 @@ class SessionWriter:
 
     def _recover(self, target: Target, fd: int, reader: int, intent: Intent) -> WriteOutcome:
         now = self._checked_stat(target, fd, reader)
-        if (now.dev, now.ino) != (intent.dev, intent.ino) or now.size < intent.offset:
+        if now.size < intent.offset:
             return Declined(Reason.NOTHING_NEW, "the file was replaced")
         tail = self._files.read_at(reader, MAX_READ_BACK_BYTES, intent.offset)
         if _ends_in_ours(tail, intent):
@@ -155,6 +155,8 @@ class SessionWriter:
             self._restore(target, fd, intent, intent.offset + len(tail))
             return Failed(Reason.UNSAFE_FILE, "our line was cut, and is ended now", "short write, closed later")
         base = self._read(reader, replace(now, size=intent.offset), None)
+        if base.state.session_id != intent.session_id:
+            return Declined(Reason.NOTHING_NEW, "the file was replaced")
         outcome = self._verify(target, fd, reader, base, intent)
         if isinstance(outcome, Declined) and tail:
             # What stands there is somebody else's; its time must not be the one that we may have put back before it.
@@ -313,15 +315,13 @@ class SessionWriter:
 
         Declined when our line is not there.
         """
-        payload, uuid = intent.payload, intent.uuid
+        payload, tried = intent.payload, set[str]()
         for _ in range(MAX_CORRECTIONS + 1):
             data = self._files.read_at(reader, MAX_READ_BACK_BYTES, read.end)
             events = events_of(data, read.end)
             ours = {event.uuid: event for event in events if event.uuid in (intent.uuid, *intent.spare)}
             if intent.uuid not in ours:
                 return Declined(Reason.NOTHING_NEW, "the record was never written")
-            if uuid not in ours:
-                return _due("our line is not in the file", "correction not found after the write")
             parents = {uuid: event.parent or "" for uuid, event in ours.items()}
             verdict, state = judge(read.base, events, parents, intent.payload)
             if isinstance(verdict, Clean) or state.mixed_ids:
@@ -343,11 +343,12 @@ class SessionWriter:
                     cwd=state.cwd,
                     anomaly="a second session id appeared" if state.mixed_ids else "",
                 )
-            spare = [each for each in intent.spare if each not in ours]
+            spare = [each for each in intent.spare if each not in ours and each not in tried]
             if not spare:
                 break
-            payload, uuid = verdict.payload, spare[0]
-            line = self._encode(state, payload, uuid, verdict.parent)
+            payload = verdict.payload
+            tried.add(spare[0])
+            line = self._encode(state, payload, spare[0], verdict.parent)
             if not data.endswith(b"\n"):
                 line = b"\n" + line
             blocked = target.blocked()
@@ -365,6 +366,8 @@ class SessionWriter:
         its holder remembers the times (contract 5).
         """
         now = self._files.fstat(fd)
+        if (now.dev, now.ino) != (intent.dev, intent.ino):
+            return  # brought back from a backup, as it may be before `recover`
         if now.size == size and not target.leased():
             self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
             now = self._files.fstat(fd)
