@@ -10,6 +10,7 @@ import codecs
 import logging
 import os
 import re
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum

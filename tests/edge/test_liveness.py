@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.support.live import (
@@ -28,6 +29,7 @@ from tests.support.live import (
     write_record,
     write_sidecar,
 )
+from tests.support.terminal import wait_until
 from watcher.core.owner import HEADLESS, SERVE, TUI, Alive, OwnerSource
 from watcher.edge.liveness import MAX_REMEMBERED, Liveness
 from watcher.edge.processes import process_table
@@ -508,6 +510,8 @@ def test_the_processes_that_only_started_the_working_one_are_no_owners(
     parent = unregistered("--acp", cwd=tmp_path, first=code)
     assert parent.stdout is not None
     child = int(parent.stdout.readline())
+    # A parent goes on a moment before the kernel shows its child's new command line.
+    wait_until(lambda: psutil.Process(child).cmdline(), "the command line")
     live = liveness(home)
     assert [owner.pid for owner in live.owners_of(SESSION, None, search=hint).owners] == [child]
     write_record(home, registry_record(child, OTHER_SESSION))

@@ -201,9 +201,10 @@ class SessionWriter:
 
     def _torn_title(self, reader: int, size: int) -> str:
         """The title that the picker shows although its line is no whole record, "" when it shows no such title."""
-        tail = self._files.read_at(reader, WINDOW_BYTES, max(0, size - WINDOW_BYTES))
-        head = self._files.read_at(reader, WINDOW_BYTES, 0) if size > WINDOW_BYTES else tail
-        shown = read_title(head, tail[: min(size, WINDOW_BYTES)], size)
+        window = min(size, WINDOW_BYTES)
+        tail = self._files.read_at(reader, window, size - window)
+        head = self._files.read_at(reader, window, 0) if size > window else tail
+        shown = read_title(head, tail, size)
         return shown.title if shown is not None and shown.evidence is Evidence.TORN else ""
 
     def _check_state(self, target: Target, state: SessionState) -> None:
