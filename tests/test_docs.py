@@ -34,6 +34,7 @@ NOT_RUN_HERE = {
     "tmux": "needs a running tmux server; the command inside it is run by tests/cli/test_statusline.py",
     "qwen-watcher run": "runs for ever: tests/scenarios/test_run.py",
     "mkdir ": "installs by hand",
+    "curl --unix-socket": "needs a running watcher: tests/api",
     "ln ": "installs by hand",
     "rm ": "removes by hand",
     "~/.local/share/qwen-watcher-venv/bin/pip": "needs the package index",

@@ -73,7 +73,7 @@ def assert_well_written(session: Path) -> None:
         ):
             assert line == json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
             assert payload == {"customTitle": TITLE, "titleSource": "auto"}
-            assert record["parentUuid"] in [each["uuid"] for each in seen]
+            assert record["parentUuid"] == seen[-1]["uuid"]
         seen.append(record)
     assert broken_lines(session) == []
     assert len({record["sessionId"] for record in seen}) == 1
