@@ -128,7 +128,8 @@ def above_the_prompt(chat: Chat) -> str:
     rules = [row for row, line in enumerate(lines) if _FULL_RULE.fullmatch(line) and len(line) > 40]
     shown = [line for line in lines[: rules[-2]] if line.strip()]
     last = max(row for row, line in enumerate(shown) if re.match(r"\s*[※◆●>✦]", line))
-    return squeeze("".join(shown[last:]))
+    # A long conversation has a scroll bar at the right edge.
+    return squeeze("".join(line.rstrip(" │█▄▀▌▐") for line in shown[last:]))
 
 
 def assert_resumes_with_recap(stage: Stage, session_id: str, *prompts: str) -> None:
