@@ -188,6 +188,7 @@ def test_a_deleted_file_is_forgotten_with_its_deadlines(world: FakeWorld, pipeli
     del world.files[PATH]
     advance(world, pipeline, 100)
     assert len(pipeline) == 0
+    assert world.forgotten == [PATH]
     pipeline.on_answer(PATH, text("u1"))
     assert (world.calls, world.written) == ([], [])
 
@@ -239,4 +240,16 @@ def test_memory_is_bounded(world: FakeWorld, pipeline: Pipeline, monkeypatch: py
         pipeline.on_change(f"/p/{number}")
         world.clock += 0.01
     assert len(pipeline) == 10
-    assert world.left == [f"/p/{number}" for number in range(15)]
+    assert world.left == world.forgotten == [f"/p/{number}" for number in range(15)]
+
+
+def test_one_look_at_a_time_when_asked_for(world: FakeWorld, pipeline: Pipeline) -> None:
+    """Many sessions that are due at once do not keep what comes in from being taken."""
+    for number in range(5):
+        put(world, Story().turn(), f"/p/{number}")
+        pipeline.on_change(f"/p/{number}")
+    world.clock += SETTLE
+    for looked in range(1, 6):
+        pipeline.on_deadline(world.clock, most=1)
+        assert len(world.calls) == looked
+    assert pipeline.next_deadline() != world.clock

@@ -6,17 +6,17 @@ One thread owns a desk; only `Drafter.ask` runs elsewhere, and its answer comes 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, cast
 
 from watcher.core.decisions import Act, Decision, WaitUntil
 from watcher.core.generation import Kind
 from watcher.core.interactive import is_interactive
 from watcher.core.native_recaps import NativeRecaps
+from watcher.core.owner import Ownership
 from watcher.core.policy import decide_title
 from watcher.core.presence import Presence
 from watcher.core.reasons import Reason
@@ -172,11 +172,17 @@ class Desk:
             return replace(decision, at=self._surveyor.budget_renewed_at())
         return decision
 
-    def owners_changed(self, session: Tracked) -> bool:
-        """Whether somebody came to or left this session since it was last asked, or may have: it was not asked yet."""
-        known = self._remember(session)
-        owners = frozenset(owner.identity for owner in self._surveyor.ownership(_ref(session)).live)
-        changed, known.owners = owners != known.owners, owners
+    def with_new_owners(self, sessions: Sequence[Tracked]) -> list[Tracked]:
+        """Those to which somebody came, or which somebody left, since this was last asked; or may have, if it never
+        was.
+        """
+        changed: list[Tracked] = []
+        for session, found in zip(sessions, self._surveyor.ownerships(map(_ref, sessions)), strict=True):
+            known = self._remember(session)
+            owners = frozenset(owner.identity for owner in found.live)
+            if owners != known.owners:
+                known.owners = owners
+                changed.append(session)
         return changed
 
     def decided(self, kind: Kind, session: Tracked, decision: Decision) -> None:
@@ -307,7 +313,7 @@ class Desk:
 
     def keep(self, session: Tracked, text: Text, why: str) -> None:
         """Store a text that could not be written yet."""
-        self._recorder.keep_text(_ref(session), text.kind, text.text, text.model, text.turn)
+        self._recorder.keep_text(_ref(session), text.kind, text.text, text.model, text.turn, moves=text.moves)
         get_logger(_LOGGER[text.kind]).debug("kept", **{LogKey.SESSION: _ref(session).session_id, LogKey.DETAIL: why})
 
     def wrote(self, session: Tracked, text: Text, outcome: WriteOutcome) -> None:
@@ -373,47 +379,25 @@ class Desk:
     # -- remembering --------------------------------------------------------------------------------------------------
 
     def leave(self, session: Tracked) -> None:
-        """The session is quiet: save how it looks, and forget it."""
-        self.save(session)
-        self._known.pop(session.path, None)
+        """The session is quiet: save how it looks."""
+        self.save([session])
 
-    def save(self, session: Tracked) -> None:
-        """Note how the session looks now, so that only what comes later counts as movement."""
-        self._store.upsert_index([self.index_row(session)])
-        directory = str(Path(session.path).parent)
-        listing = scan_dir(directory)
-        if not isinstance(listing, DirScan):
-            return
-        saved = self._store.stamps(directory)
-        if all(saved.get(Path(f.path).name) == (f.dev, f.ino, f.size, f.mtime_ns) for f in listing.files):
-            self._store.save_scan([(directory, listing.digest)], ())
+    def forgot(self, path: str) -> None:
+        """Let go of what was known of the session's user and owners."""
+        self._known.pop(path, None)
 
-    def index_row(self, session: Tracked) -> IndexRow:
-        """The session as one row of the index."""
-        look, ref, state = cast("Look", session.seen), _ref(session), session.state
-        mark = look.tail.checkpoint
-        title = state.title
-        owners = self._surveyor.ownership(ref)
-        return IndexRow(
-            path=session.path,
-            session_id=ref.session_id,
-            dev=mark.dev if mark else 0,
-            ino=mark.ino if mark else 0,
-            size=look.size,
-            mtime_ns=look.tail.mtime_ns,
-            offset=look.tail.offset,
-            head_print=mark.head_print if mark else b"",
-            tail_print=mark.tail_print if mark else b"",
-            title=title.title if title else "",
-            title_source=("manual" if title.is_manual else "auto") if title else "",
-            cwd=state.first_cwd,
-            user_turns=state.user_turns,
-            last_activity=state.last_activity_at,
-            interactive=is_interactive(state, owners),
-            recap_text=state.recap.text if state.recap else "",
-            recap_at=state.recap.at if state.recap else None,
-            version=state.version,
-        )
+    def save(self, sessions: Sequence[Tracked]) -> None:
+        """Note how the sessions look now, so that only what comes later counts as movement."""
+        owners = self._surveyor.ownerships(map(_ref, sessions))
+        self._store.upsert_index(map(_index_row, sessions, owners))
+        for directory in {session.path.rpartition("/")[0] for session in sessions}:
+            listing = scan_dir(directory)
+            if not isinstance(listing, DirScan):
+                continue
+            saved = self._store.stamps(directory)
+            start = len(directory) + 1
+            if all(saved.get(f.path[start:]) == (f.dev, f.ino, f.size, f.mtime_ns) for f in listing.files):
+                self._store.save_scan([(directory, listing.digest)], ())
 
     def presence(self, path: str) -> tuple[Presence, NativeRecaps]:
         """What is known of the user of this session and of its terminal's own recaps; nothing when it did not move."""
@@ -422,6 +406,32 @@ class Desk:
 
     def _remember(self, session: Tracked) -> _Known:
         return self._known.setdefault(session.path, _Known())
+
+
+def _index_row(session: Tracked, owners: Ownership) -> IndexRow:
+    look, ref, state = cast("Look", session.seen), _ref(session), session.state
+    mark = look.tail.checkpoint
+    title = state.title
+    return IndexRow(
+        path=session.path,
+        session_id=ref.session_id,
+        dev=mark.dev if mark else 0,
+        ino=mark.ino if mark else 0,
+        size=look.size,
+        mtime_ns=look.tail.mtime_ns,
+        offset=look.tail.offset,
+        head_print=mark.head_print if mark else b"",
+        tail_print=mark.tail_print if mark else b"",
+        title=title.title if title else "",
+        title_source=("manual" if title.is_manual else "auto") if title else "",
+        cwd=state.first_cwd,
+        user_turns=state.user_turns,
+        last_activity=state.last_activity_at,
+        interactive=is_interactive(state, owners),
+        recap_text=state.recap.text if state.recap else "",
+        recap_at=state.recap.at if state.recap else None,
+        version=state.version,
+    )
 
 
 def _ref(session: Tracked) -> SessionRef:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -160,11 +160,14 @@ class World(Protocol):
     def leave(self, session: Tracked) -> None:
         """The session is quiet: save what is needed to know it again."""
 
+    def forgot(self, path: str) -> None:
+        """Nothing is known of the session any more, whatever the reason: let go of what belongs to it."""
+
     def owned(self, session: Tracked) -> bool:
         """Whether any process has the session."""
 
-    def owners_changed(self, session: Tracked) -> bool:
-        """Whether the set of live owners of this session changed since the last call, or there was none yet."""
+    def with_new_owners(self, sessions: Sequence[Tracked]) -> list[Tracked]:
+        """Those whose set of live owners changed since they were last in a call, or never were."""
 
 
 class Pipeline:
@@ -211,9 +214,7 @@ class Pipeline:
 
     def on_owners(self) -> None:
         """Some Qwen Code process started, ended or changed its session."""
-        for known in self.sessions():
-            if not self._world.owners_changed(known):
-                continue
+        for known in self._world.with_new_owners(self.sessions()):
             # What an owner wrote at its end stands in the file by now, but its event may still be on the way.
             self._look(known.path)
 
@@ -347,7 +348,8 @@ class Pipeline:
         self._forget(session.path)
 
     def _forget(self, path: str) -> None:
-        self._sessions.pop(path, None)
+        if self._sessions.pop(path, None) is not None:
+            self._world.forgot(path)
         self._due.pop(path, None)
 
     def _trim(self) -> None:

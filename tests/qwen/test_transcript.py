@@ -307,6 +307,24 @@ def test_fragments_are_one_entry() -> None:
     assert [found.text for found in active_dialog(lines)] == ["hi", "Part one. Part two.", "next"]
 
 
+def test_of_a_very_long_session_the_first_and_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gigabyte of conversation is not held to make a title of its end; the chain is whole all the same."""
+    monkeypatch.setattr("watcher.qwen.transcript.FIRST_BYTES", 2000)
+    monkeypatch.setattr("watcher.qwen.transcript.KEPT_BYTES", 5000)
+    records = [
+        said(f"u{number}", f"u{number - 1}" if number else None, "user", f"prompt {number}") for number in range(99)
+    ]
+    lines = list(split_lines(file_of(*records)))
+    assert len(chain_uuids(lines)) == 99
+    numbers = [int(found.text.split()[1]) for found in active_dialog(lines)]
+    first, newest = numbers[: 2000 // lines[0].length], numbers[2000 // lines[0].length :]
+    assert first == list(range(len(first)))
+    assert newest == list(range(99 - len(newest), 99))
+    assert len(first) + len(newest) < 60
+    huge = list(split_lines(file_of(*records, said("last", "u98", "user", "x" * 9000))))
+    assert active_dialog(huge)[-1].text == "x" * 9000
+
+
 def test_a_compression_gives_its_messages() -> None:
     """Text of either side; what is no message, or has no visible text, is left out."""
     history = [

@@ -4,6 +4,7 @@ variable.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from watcher.core.decisions import Act, Decision, WaitUntil
@@ -44,6 +45,7 @@ class FakeWorld:
     refusals: list[Refusal] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    forgotten: list[str] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
     faults: list[tuple[str, type]] = field(default_factory=list)
 
@@ -110,8 +112,11 @@ class FakeWorld:
     def leave(self, session: Tracked) -> None:
         self.left.append(session.path)
 
-    def owners_changed(self, session: Tracked) -> bool:
-        return session.path in self.changed_owners
+    def forgot(self, path: str) -> None:
+        self.forgotten.append(path)
+
+    def with_new_owners(self, sessions: Sequence[Tracked]) -> list[Tracked]:
+        return [session for session in sessions if session.path in self.changed_owners]
 
 
 def text(turn: str = "t", moves: int = 1) -> Text:

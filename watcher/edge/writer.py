@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from watcher.core.events import Event
 from watcher.core.reasons import Reason
 from watcher.core.session import SessionState
 from watcher.core.writing import (
@@ -178,12 +179,12 @@ class SessionWriter:
             raise _Stop(Declined(Reason.UNSAFE_FILE, "not a regular file"))
         if mine.uid != self._uid:
             raise _Stop(Declined(Reason.UNSAFE_FILE, "owned by another user"))
-        if mine.nlink > 1:
-            raise _Stop(Declined(Reason.UNSAFE_FILE, "has a second hard link"))
         try:
             named = self._files.lstat(target.path)
         except FileNotFoundError:
             raise _Stop(Declined(Reason.NOT_FOUND, "deleted or archived meanwhile")) from None
+        if max(mine.nlink, named.nlink) > 1:
+            raise _Stop(Declined(Reason.UNSAFE_FILE, "has a second hard link"))
         read = self._files.fstat(reader)
         if len({(each.dev, each.ino) for each in (mine, named, read)}) != 1:
             raise _Stop(Declined(Reason.NOT_FOUND, "replaced or archived meanwhile"))
@@ -281,8 +282,8 @@ class SessionWriter:
             if isinstance(outcome, Declined):
                 return Failed(Reason.UNSAFE_FILE, "our line is not in the file", "line not found after the write")
             return outcome
-        if put.taken:
-            self._restore(target, fd, intent, intent.offset + put.taken)
+        # Some systems give the file a new time even where they take nothing.
+        self._restore(target, fd, intent, intent.offset + put.taken)
         if not put.left_open:
             self._intents.done(intent.uuid)
         return put.failure()
@@ -318,9 +319,12 @@ class SessionWriter:
         """
         payload, tried = intent.payload, set[str]()
         for _ in range(MAX_CORRECTIONS + 1):
-            data = self._files.read_at(reader, MAX_READ_BACK_BYTES, read.end)
-            events = events_of(data, read.end)
-            ours = {event.uuid: event for event in events if event.uuid in (intent.uuid, *intent.spare)}
+            data, events, ours = self._read_back(reader, read, intent)
+            if intent.uuid not in ours and read.end:
+                # Has somebody cut the file off? What its parent was may be gone then, so all of it is judged.
+                start = max(0, self._files.fstat(reader).size - MAX_READ_BACK_BYTES)
+                read = replace(read, end=start, base=SessionState(partial=start > 0))
+                data, events, ours = self._read_back(reader, read, intent)
             if intent.uuid not in ours:
                 return Declined(Reason.NOTHING_NEW, "the record was never written")
             parents = {uuid: event.parent or "" for uuid, event in ours.items()}
@@ -362,6 +366,12 @@ class SessionWriter:
                 return _due(put.problem, "a correction could not be written")
         return _due("another writer kept writing behind ours", "corrections did not settle", Reason.WORKING)
 
+    def _read_back(self, reader: int, read: Reading, intent: Intent) -> tuple[bytes, list[Event], dict[str, Event]]:
+        """The bytes behind a reading, what they tell, and which of it is ours, by uuid in file order."""
+        data = self._files.read_at(reader, MAX_READ_BACK_BYTES, read.end)
+        events = events_of(data, read.end)
+        return data, events, {event.uuid: event for event in events if event.uuid in (intent.uuid, *intent.spare)}
+
     def _restore(self, target: Target, fd: int, intent: Intent, size: int) -> None:
         """Put the mtime back, unless somebody else wrote: then it is theirs, or now (contract 3.6). Nor under a lease:
         its holder remembers the times (contract 5).
@@ -369,7 +379,7 @@ class SessionWriter:
         now = self._files.fstat(fd)
         if (now.dev, now.ino) != (intent.dev, intent.ino):
             return  # brought back from a backup, as it may be before `recover`
-        if now.size == size and not target.leased():
+        if now.size == size and now.mtime_ns != intent.mtime_ns and not target.leased():
             self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
             now = self._files.fstat(fd)
         if now.size != size and now.mtime_ns == intent.mtime_ns:

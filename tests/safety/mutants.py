@@ -1,0 +1,336 @@
+"""Our writing with one thing broken, each: the exploration must find every one of them.
+
+A mutant exchanges a part of the real code; where it does its harm is the configuration that it is tried in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest.mock import patch
+
+from tests.safety.explore import Explorer
+from tests.safety.invariants import Violation
+from tests.safety.setups import WINDOW, setup
+from tests.safety.watching import Build
+from watcher import appending, recording
+from watcher.core import policy, undo, write_rules, writing
+from watcher.core.events import TitleSource
+from watcher.core.writing import Clean, Declined, Intent, Payload, SessionFile, TitleLine
+from watcher.edge import writer
+from watcher.edge.files import FileStat
+from watcher.edge.writer import SessionWriter
+from watcher.qwen import records
+from watcher.qwen.jsonl import split_lines
+from watcher.qwen.reading import Reading
+from watcher.recording import Recorder
+
+Patch = tuple[object, str, object]
+"""Where, which name, and what stands there instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """`where` names the configuration, `natives` and `ours` how long its histories must be to show the harm."""
+
+    name: str
+    where: str
+    natives: int = 2
+    ours: int = 2
+    patches: tuple[Patch, ...] = ()
+    build: Build | None = None
+
+    def hunt(self) -> str:
+        """The violation that the exploration finds, "" when it finds none."""
+        with self._broken():
+            try:
+                Explorer(setup(self.where, self.natives, self.ours, self.build)).run()
+            except Violation as violation:
+                return str(violation)
+        return ""
+
+    @contextmanager
+    def _broken(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for owner, name, instead in self.patches:
+                stack.enter_context(patch.object(owner, name, instead))
+            yield
+
+
+# -- the writer --------------------------------------------------------------------------------------------------------
+
+
+class _NoRereading(SessionWriter):
+    """Trusts the reading that it was given."""
+
+    def _read(self, reader: int, now: FileStat, known: Reading | None) -> Reading:
+        return known if known is not None else super()._read(reader, now, known)
+
+
+class _ParentIsLastLine(SessionWriter):
+    """Takes the last line for the parent, whatever record it is."""
+
+    def _intent(self, target: Any, now: FileStat, read: Reading, payload: Payload) -> Intent:
+        intent = super()._intent(target, now, read, payload)
+        reader = max(self._files._readers)  # type: ignore[attr-defined]
+        last = [
+            event for line in split_lines(self._files.read_at(reader, now.size, 0)) for event in records.decode(line)
+        ]
+        line = intent.line.replace(intent.parent.encode(), last[-1].uuid.encode(), 1)
+        return replace(intent, parent=last[-1].uuid, line=line)
+
+
+class _StaleParent(SessionWriter):
+    """Never looks at what slipped in before its line."""
+
+    def _begin(self, target: Any, fd: int, reader: int, before: FileStat, intent: Intent) -> bool:
+        self._intents.begin(intent)
+        return True
+
+
+class _NoTimes(SessionWriter):
+    """Leaves the modification time as its write made it."""
+
+    def _restore(self, target: Any, fd: int, intent: Intent, size: int) -> None:
+        return
+
+
+class _OldTimes(SessionWriter):
+    """Puts the modification time back whatever happened."""
+
+    def _restore(self, target: Any, fd: int, intent: Intent, size: int) -> None:
+        self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
+
+
+class _NoSecondLook(SessionWriter):
+    """Does not look again after it put the modification time back."""
+
+    def _restore(self, target: Any, fd: int, intent: Intent, size: int) -> None:
+        if self._files.fstat(fd).size == size:
+            self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
+
+
+class _AnyPlace(SessionWriter):
+    """Does not look whether the file is still at its path, or has a second name."""
+
+    def _checked_stat(self, target: Any, fd: int, reader: int) -> FileStat:
+        return self._files.fstat(fd)
+
+
+class _ForeignId(SessionWriter):
+    """Takes the session id from the name of the directory, say."""
+
+    def _encode(self, state: Any, payload: Payload, uuid: str, parent: str) -> bytes:
+        return super()._encode(replace(state, session_id="00000000-0000-4000-8000-0000000000aa"), payload, uuid, parent)
+
+
+class _AnyId(SessionWriter):
+    """Writes to files with two session ids."""
+
+    def _check_state(self, target: Any, state: Any) -> None:
+        return
+
+
+class _GluesOn(SessionWriter):
+    """Appends to a torn line without ending it."""
+
+    def _intent(self, target: Any, now: FileStat, read: Reading, payload: Payload) -> Intent:
+        intent = super()._intent(target, now, read, payload)
+        return replace(intent, line=intent.line.removeprefix(b"\n"))
+
+
+class _LeavesOpen(SessionWriter):
+    """Leaves a line that was cut short as it is."""
+
+    def _put(self, fd: int, line: bytes) -> Any:
+        taken = self._files.write(fd, line)
+        return writer._Put(taken, "" if taken == len(line) else "cut")
+
+
+def _spaced(encode: Callable[..., bytes]) -> Callable[..., bytes]:
+    def encoded(**fields: Any) -> bytes:
+        return json.dumps(json.loads(encode(**fields))).encode() + b"\n"
+
+    return encoded
+
+
+def _no_repair(*arguments: Any) -> tuple[Clean, Any]:
+    _, state = writing.judge(*arguments)
+    return Clean(), state
+
+
+def _no_rival(*_: object) -> None:
+    return None
+
+
+def _with_writer(broken: Callable[..., SessionWriter]) -> Build:
+    return Build(writer=broken)
+
+
+# -- what may be written, and when ------------------------------------------------------------------------------------
+
+
+class _NoRecovery(Recorder):
+    """Forgets what an earlier process was writing."""
+
+    def recover(self, ref_of: Any) -> int:
+        for data in self._store.intents():
+            self._store.drop_intent(str(data["uuid"]))
+        return 0
+
+
+class _ForgetsWishes(Recorder):
+    """Does not keep what a user gave to a session whose CLI holds another title."""
+
+    def _keep_title(self, ref: Any, kind: Any, entry: Any) -> None:
+        return
+
+
+def _nothing(*_: object, **__: object) -> None:
+    return None
+
+
+def _always(*_: object, **__: object) -> bool:
+    return True
+
+
+def _as_known(self: Any, ref: Any, known: Reading | None) -> SessionFile:
+    assert known is not None
+    return SessionFile(known.state, known.size, 0.0, known.torn_bytes)
+
+
+def _last_title_only(state: Any, *, dismissed: bool = False) -> Any:
+    """Lets a manual title be overwritten."""
+    run = state.title
+    return None if run is None or run.is_manual else policy.title_standing(state, dismissed=dismissed)
+
+
+def _manual(title: str, circumstances: Any) -> Any:
+    rule = write_rules.automatic_title(title, circumstances)
+
+    def made(file: SessionFile) -> Payload | Declined:
+        payload = rule(file)
+        return TitleLine(payload.title, TitleSource.MANUAL) if isinstance(payload, TitleLine) else payload
+
+    return made
+
+
+def _eager_again(state: Any, size: int, ours: Any) -> Any:
+    """Brings a title back into sight that never left it, and anybody's."""
+    return state.title
+
+
+def _not_leased(self: Any, ref: Any) -> str:
+    return ""
+
+
+def _leased_is_late(original: Any) -> Any:
+    def target(self: Any, ref: Any, purpose: Any) -> Any:
+        return replace(original(self, ref, purpose), leased=lambda: "")
+
+    return target
+
+
+def _daemon_is_welcome(original: Any) -> Any:
+    def target(self: Any, ref: Any, purpose: Any) -> Any:
+        made = original(self, ref, purpose)
+        return replace(made, blocked=made.leased)
+
+    return target
+
+
+def _no_spare(self: Any, target: Any, now: Any, read: Any, payload: Any) -> Intent:
+    """The next start does not know the corrections of the one before."""
+    return replace(_ORIGINAL_INTENT(self, target, now, read, payload), spare=())
+
+
+_ORIGINAL_INTENT = SessionWriter._intent
+
+
+def _fresh_ids(intent: Intent) -> Any:
+    return replace(intent, spare=tuple(f"{each}x" for each in intent.spare))
+
+
+class _UnknownCorrections(SessionWriter):
+    """After a restart, does not know a correction of its own for what it is."""
+
+    def recover(self, target: Any, intent: Intent) -> Any:
+        return super().recover(target, _fresh_ids(intent))
+
+
+MUTANTS: tuple[Mutant, ...] = (
+    Mutant("no re-read before the write", "one terminal", build=_with_writer(_NoRereading)),
+    Mutant("parent = last line", "hostile records", build=_with_writer(_ParentIsLastLine)),
+    Mutant("no look at what slipped in", "one terminal", build=_with_writer(_StaleParent)),
+    Mutant("no repair", "one terminal", patches=((writer, "judge", _no_repair),)),
+    Mutant(
+        "json.dumps with spaces",
+        "one terminal",
+        patches=(
+            (writer, "encode_title", _spaced(records.encode_title)),
+            (writer, "encode_recap", _spaced(records.encode_recap)),
+        ),
+    ),
+    Mutant("no mtime restore", "one terminal", build=_with_writer(_NoTimes)),
+    Mutant("mtime restored over another's write", "one terminal", build=_with_writer(_OldTimes)),
+    Mutant("no look after the mtime restore", "one terminal", build=_with_writer(_NoSecondLook)),
+    Mutant("a moved or linked file is written", "hostile places", build=_with_writer(_AnyPlace)),
+    Mutant("another session id", "one terminal", build=_with_writer(_ForeignId)),
+    Mutant("two session ids are fine", "hostile records", build=_with_writer(_AnyId)),
+    Mutant("glued to a torn line", "hostile records", build=_with_writer(_GluesOn)),
+    Mutant(
+        "torn lines are ended at once",
+        "hostile records",
+        patches=((write_rules, "TORN_QUIET_SECONDS", -1e9), (write_rules, "hindrance", _nothing)),
+    ),
+    Mutant("a cut line is left open", "full disk", build=_with_writer(_LeavesOpen)),
+    Mutant("a cut line is left open by the next start", "full disk", patches=((writer, "_ends_in_ours", _nothing),)),
+    Mutant("heal left out", "two terminals", 3, 1, ((recording, "heal_wanted", _nothing),)),
+    Mutant("lease ignored", "writer lease", patches=((appending.Appender, "leased", _not_leased),)),
+    Mutant(
+        "no look at the lease directly before the write",
+        "writer lease",
+        patches=((appending.Appender, "_target", _leased_is_late(appending.Appender._target)),),
+    ),
+    Mutant(
+        "daemon ignored",
+        "writer lease",
+        patches=((appending.Appender, "_target", _daemon_is_welcome(appending.Appender._target)),),
+    ),
+    Mutant(
+        "manual title taken from the window instead of the file",
+        "a name out of sight",
+        patches=((writer, "READ_WINDOW_BYTES", WINDOW),),
+    ),
+    Mutant(
+        "an automatic title over a manual one",
+        "one terminal",
+        patches=((write_rules, "title_standing", _last_title_only),),
+    ),
+    Mutant("an automatic title as the user's", "one terminal", patches=((recording, "automatic_title", _manual),)),
+    Mutant("an automatic title over a torn name", "hostile records", patches=((write_rules, "_torn_name", _nothing),)),
+    Mutant("a title that slipped in stays hidden", "one terminal", patches=((writing, "_rival", _no_rival),)),
+    Mutant(
+        "anybody's title is written again",
+        "one terminal",
+        patches=((recording, "reanchor_wanted", _eager_again), (write_rules, "reanchor_wanted", _eager_again)),
+    ),
+    Mutant("out of sight for ever", "out of sight", 3, 1, ((recording, "reanchor_wanted", _nothing),)),
+    Mutant("the user's wish is not kept", "the user's wishes", build=Build(recorder=_ForgetsWishes)),
+    Mutant(
+        "the user's wish over a newer rename",
+        "the user's wishes",
+        patches=((write_rules, "put_back_by_memory", _always), (recording, "put_back_by_memory", _always)),
+    ),
+    Mutant("a wish dropped on an old look", "the user's wishes", 3, 2, ((appending.Appender, "look", _as_known),)),
+    Mutant("a second recap of the same turn", "two watchers", patches=((write_rules, "_recapped", _nothing),)),
+    Mutant("no recovery", "killed and started again", build=Build(recorder=_NoRecovery)),
+    Mutant(
+        "a killed correction is not known again", "killed and started again", build=_with_writer(_UnknownCorrections)
+    ),
+)
+
+__all__ = ["MUTANTS", "Mutant", "undo"]
