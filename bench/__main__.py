@@ -88,7 +88,7 @@ def _header(tree: Tree, rounds: int, seconds: float) -> str:
         f"{tree.bytes / 1e9:.2f} GB; {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}. "
         f"Every figure was measured {rounds} times with its reference beside it; the columns show medians, `worst` the "
         f"worst of the rounds, which is what must meet the goal. Where there is a reference, `worst` and `goal` are "
-        f"ratios to it.\n\n"
+        f"ratios to it. The endurance run is in [soak.md](soak.md).\n\n"
     )
 
 

@@ -72,7 +72,9 @@ def looks(stage: Stage) -> Iterator[Figure]:
 def reconcile_seconds(stage: Stage, state: Path) -> float:
     """Processor seconds that one reconcile of the whole tree takes in a running service: the median of some."""
     out = stage.new_path("probe")
-    with probed_service(stage.tree.home, state, out, {"model.source": "extractive"}, reconcile_seconds=1.0) as service:
+    with probed_service(
+        stage.tree.home, state, out, {"model.source": "extractive"}, constants={"watcher.daemon.RECONCILE_SECONDS": 1.0}
+    ) as service:
         before = service.cpu()
         time.sleep(6.0)
         spent = service.cpu() - before

@@ -11,7 +11,7 @@ def replace_file(path: Path, text: str, mode: int) -> None:
 
     Missing directories are made, 0700. A symbolic link is followed: its target is replaced. Raises OSError.
     """
-    import tempfile  # noqa: PLC0415 - with it come four compression libraries, which the idle service does not need
+    import tempfile  # noqa: PLC0415 - with it come four compression libraries, and most commands write no file
 
     target = path.resolve()
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

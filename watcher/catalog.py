@@ -29,6 +29,7 @@ from watcher.qwen.titles import first_prompt, read_title
 LISTED: Final = 50
 """So many sessions are listed without `--limit` (design 11)."""
 READ_WINDOW_BYTES: Final = 64 * 1024 * 1024
+LOOK_FILES: Final = 64
 MIN_PREFIX: Final = 4
 LATEST: Final = "latest"
 MAX_NAMED: Final = 4
@@ -86,26 +87,30 @@ class Catalog:
         count = 0
         projects = _projects(cwd) if cwd is not None else ()
         folders = {sanitize_cwd(project) for project in projects}
-        for file in self.files():
+        files = [file for file in self.files() if not folders or file.path.rsplit("/", 3)[1] in folders]
+        for ref, file, owners in self._with_owners(files):
             if limit is not None and count >= limit:
                 return
-            if folders and file.path.rsplit("/", 3)[1] not in folders:
-                continue
-            listed = self.listed(file, every=every)
+            listed = self._listed(ref, file, owners, every=every)
             if listed is None or (projects and not _belongs(listed.cwd, projects)):
                 continue
             if every or listed.interactive:
                 count += 1
                 yield listed
 
-    def listed(self, file: Found, *, every: bool = True) -> Listed | None:
+    def _with_owners(self, files: Sequence[Found]) -> Iterator[tuple[SessionRef, Found, Ownership]]:
+        """The transcripts among them with their owners, some at one look: a look reads the whole registry."""
+        for start in range(0, len(files), LOOK_FILES):
+            some = files[start : start + LOOK_FILES]
+            refs = [(ref, file) for file in some if (ref := session_ref(file.path)) is not None]
+            owners = self._liveness.owners_of_all((ref.session_id, ref.sidecar) for ref, _ in refs)
+            for (ref, file), found in zip(refs, owners, strict=True):
+                yield ref, file, found
+
+    def _listed(self, ref: SessionRef, file: Found, owners: Ownership, *, every: bool) -> Listed | None:
         """What `sessions` shows of one file, None for an empty or unreadable one; unless `every`, also for one that is
         seen at a glance not to be interactive.
         """
-        ref = session_ref(file.path)
-        if ref is None:
-            return None
-        owners = self._liveness.owners_of(ref.session_id, ref.sidecar)
         known = self._known.get((file.path, every))
         if known is None or known[0] != file or (known[1] is not None and known[1].ownership.owned != owners.owned):
             known = self._known[file.path, every] = (file, self._read(ref, file, owners, every=every))

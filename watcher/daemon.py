@@ -281,9 +281,7 @@ class Daemon:
             self._api.close()
         self._feed.stop()
         with self._state_trouble_told():
-            for session in self._pipeline.sessions():
-                if session.settled:
-                    self._desk.save(session)
+            self._desk.save([session for session in self._pipeline.sessions() if session.settled])
         self._log.info(LogEvent.STOPPED)
 
     def _recover(self) -> None:

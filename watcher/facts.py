@@ -7,7 +7,7 @@ for the service, the commands and `why` alike.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 from pathlib import Path
@@ -82,6 +82,10 @@ class Surveyor:
     def ownership(self, ref: SessionRef) -> Ownership:
         """Who has the session, judged now."""
         return self._liveness.owners_of(ref.session_id, ref.sidecar)
+
+    def ownerships(self, refs: Iterable[SessionRef]) -> list[Ownership]:
+        """The same for many sessions at one look."""
+        return self._liveness.owners_of_all((ref.session_id, ref.sidecar) for ref in refs)
 
     def ownership_in(self, ref: SessionRef, state: SessionState) -> Ownership:
         """The same, and for an editor's session also looked for among the processes: ACP need not register."""

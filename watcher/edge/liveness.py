@@ -87,18 +87,27 @@ class Liveness:
         `sidecar` is where the session's runtime sidecar would stand. With `search`, a session without a live owner or
         sidecar is also looked for among the running processes: ACP need not register (contract 1.4).
         """
+        [ownership] = self.owners_of_all([(session_id, sidecar)])
         session = session_id.lower()
-        if sidecar is not None:
-            self._sidecars[session] = str(sidecar)
-        self._scan()
-        ownership = self._ownership(session)
-        if not any(owner.source is OwnerSource.SIDECAR for owner in ownership.live):
-            self._forget_sidecar(session)  # only one with a live owner is worth another look at each scan
         if search is not None and not ownership.owned and not ownership.sidecar_seen:
             taken = {identity[0] for owners in self._known.values() for identity in owners}
             found = tuple(find_owners(self._processes, session, search, taken))
             return Ownership(found + ownership.owners, sidecar_seen=False)
         return ownership
+
+    def owners_of_all(self, asked: Iterable[tuple[str, Path | None]]) -> list[Ownership]:
+        """The same for many sessions, each with its sidecar, at one look; in their order."""
+        sessions: list[str] = []
+        for session_id, sidecar in asked:
+            sessions.append(session_id.lower())
+            if sidecar is not None:
+                self._sidecars[sessions[-1]] = str(sidecar)
+        self._scan()
+        found = [self._ownership(session) for session in sessions]
+        for session, ownership in zip(sessions, found, strict=True):
+            if not any(owner.source is OwnerSource.SIDECAR for owner in ownership.live):
+                self._forget_sidecar(session)  # only one with a live owner is worth another look at each scan
+        return found
 
     def all_live(self) -> Mapping[str, Ownership]:
         """Every session with an owner, by id: those in the registry, and those whose sidecar was asked for before."""

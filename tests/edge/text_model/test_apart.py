@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -41,10 +40,8 @@ def ask(desk: Desk, endpoint: Endpoint, abort: Abort | None = None) -> Outcome:
 
 def children() -> set[int]:
     """The processes that this one has started and that have not ended."""
-    found = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False
-    )
-    return {int(line) for line in found.stdout.split() if Path(f"/proc/{line}/stat").exists()}
+    tasks = Path("/proc/self/task").glob("*/children")
+    return {int(pid) for task in tasks for pid in task.read_text().split()}
 
 
 @contextlib.contextmanager
@@ -77,7 +74,7 @@ def test_an_answer_comes_through() -> None:
 
 def test_refusals_and_faults_are_the_same_as_here() -> None:
     """A refused key, a server that is not there, one that speaks no HTTP."""
-    for script in (always(error(401, "no")), always(Response(body=b"x" * 100_000)), always(Response(200, b"{"))):
+    for script in (always(error("no", 401)), always(Response(body=b"x" * 100_000)), always(Response(200, b"{"))):
         with ModelServer(script) as server:
             endpoint = make_endpoint(f"{server.url}/v1", timeout_seconds=PLENTY_SECONDS)
             assert ask(Desk(), endpoint) == Desk().ask(endpoint)
@@ -91,7 +88,12 @@ def test_an_abort_ends_it_at_once() -> None:
     """The process is gone with it."""
     before, abort = children(), Abort()
     with hanging() as (server, _):
-        threading.Thread(target=lambda: (server.wait_requests(1), abort.set())).start()
+
+        def abort_it() -> None:
+            server.wait_requests(1)
+            abort.set()
+
+        threading.Thread(target=abort_it).start()
         begun = time.monotonic()
         outcome = ask(Desk(), make_endpoint(f"{server.url}/v1", timeout_seconds=PLENTY_SECONDS), abort)
         assert time.monotonic() - begun < PLENTY_SECONDS / 2

@@ -1,8 +1,8 @@
 """One HTTP request in a process of its own, for a service that stays: what httpx and TLS take ends with the request.
 
-Measured with Python 3.11: 12 MiB that the service would keep for months after its first title, for a quarter of a
-second of one core a request. The process gets the request, with the key in it, through a pipe, and ends with the
-watcher, however that ends: it leaves when the pipe is closed.
+Measured with Python 3.11: 12 MiB that the service would keep for months after its first title, for 0.14 s of processor
+time and 0.2 s of waiting a request, which itself takes seconds. The process gets the request, with the key in it,
+through a pipe, and ends with the watcher, however that ends: it leaves when the pipe is closed.
 """
 
 from __future__ import annotations
