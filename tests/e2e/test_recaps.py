@@ -229,7 +229,7 @@ def typing_after_the_recap_goes_on_undisturbed(stage: Stage) -> None:
             "rawCommand": "/recap",
             "outputHistoryItems": [{"type": "away_recap", "text": RECAP}],
         }
-        assert session.stat().st_mtime_ns == mtime
+        wait_until(lambda: session.stat().st_mtime_ns == mtime, "the file's old time", dump=watching.dump)
         assert [each.kind for each in stage.model.requests()] == [Kind.RECAP]
 
         assert chat.say("What about the tests") == "Answer 4."
