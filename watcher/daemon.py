@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ from watcher.edge.exits import ExitWatch, OwnerGone
 from watcher.edge.hooks import Hooks
 from watcher.edge.inbox import Inbox
 from watcher.edge.memory import give_back_memory, keep_memory_small
-from watcher.edge.scan import DirChanges, Found, Reconciler, Unreadable
-from watcher.edge.store import Heartbeat, IndexRow
+from watcher.edge.scan import DirChanges, Reconciler, Unreadable
+from watcher.edge.store import Baseline, Heartbeat
 from watcher.edge.watch_limits import explain_limit
 from watcher.errors import ConfigError, StateError
 from watcher.instance import only_instance
@@ -426,27 +426,33 @@ class Daemon:
 
     def _first_scan(self, root: str) -> None:
         """The very first look: everything that stands there was written before us, and is left to `backfill`."""
-        digests: list[tuple[str, bytes]] = []
-        vanished: list[str] = []
         store = self._place.store
+        vanished: list[str] = []
         try:
             # One transaction: with one for each directory, saving would take longer than looking.
-            store.save_scan(digests, self._baselines(root, digests, vanished))
+            store.save_baselines(self._baselines(root, vanished))
         except StateError:
             self._reconciler = Reconciler.resume({}, store.stamps, time.time_ns)
             raise
         store.forget(vanished)
         store.set_flag(FIRST_SCAN_FLAG + root, repr(self._place.clock()))
 
-    def _baselines(self, root: str, digests: list[tuple[str, bytes]], vanished: list[str]) -> Iterator[IndexRow]:
+    def _baselines(self, root: str, vanished: list[str]) -> Iterator[tuple[str, bytes, Iterable[Baseline]]]:
         for changes in self._reconciler.full(root):
             if isinstance(changes, Unreadable):
                 self._tell_unreadable(changes)
                 continue
-            yield from map(_baseline, (*changes.new, *changes.changed))
-            digests.append((changes.directory, changes.digest))
             vanished += changes.vanished
             self._tell_unsafe(changes)
+            start = len(changes.directory) + 1
+            yield (
+                changes.directory,
+                changes.digest,
+                [
+                    Baseline(f.path[start:], session_id_of(f.path) or "", f.dev, f.ino, f.size, f.mtime_ns)
+                    for f in (*changes.new, *changes.changed)
+                ],
+            )
 
     def _rescan(self) -> None:
         for root in self._watch_roots():
@@ -614,14 +620,3 @@ class Daemon:
 
 def _has_sessions(root: Root) -> bool:
     return root.kind is RootKind.PROJECTS
-
-
-def _baseline(found: Found) -> IndexRow:
-    return IndexRow(
-        path=found.path,
-        session_id=session_id_of(found.path) or "",
-        dev=found.dev,
-        ino=found.ino,
-        size=found.size,
-        mtime_ns=found.mtime_ns,
-    )

@@ -25,6 +25,7 @@ from watcher.edge.database import Database
 from watcher.edge.store import (
     Anomaly,
     Attempts,
+    Baseline,
     Heartbeat,
     IndexRow,
     JournalEntry,
@@ -323,6 +324,33 @@ def test_three_anomalies_on_three_days_stop_only_their_sessions(store: Store) ->
 
 
 # -- index -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_baseline_is_a_row_of_which_nothing_is_known_yet(store: Store) -> None:
+    """What a first look finds: identity, size and time, and a digest for each directory; all of it or nothing."""
+    name = os.fsdecode(b"0B8F4C1E-7a52-4f0e-9d53-5c1f0f7a9e01\xff.jsonl")
+    found = Baseline(name, "0B8F4C1E-7a52-4f0e-9d53-5c1f0f7a9e01", 2**64 - 1, 2**63 + 5, 10, 20)
+    store.save_baselines([("/p/chats", b"d", [found]), ("/q/chats", b"e", [])])
+    assert store.index_rows() == [
+        IndexRow(f"/p/chats/{name}", found.session_id.lower(), 2**64 - 1, 2**63 + 5, size=10, mtime_ns=20)
+    ]
+    assert store.stamps("/p/chats") == {name: (2**64 - 1, 2**63 + 5, 10, 20)}
+    assert store.digests() == {"/p/chats": b"d", "/q/chats": b"e"}
+
+    def broken() -> Iterator[tuple[str, bytes, list[Baseline]]]:
+        yield "/r/chats", b"f", [found]
+        raise OSError("the disk went away")
+
+    with pytest.raises(StateError):
+        store.save_baselines(broken())
+    assert set(store.digests()) == {"/p/chats", "/q/chats"}
+
+
+def test_memory_that_is_released_changes_nothing(store: Store) -> None:
+    """Pages that SQLite holds are given back; what is stored stays."""
+    store.set_flag("a", "b")
+    store.release_memory()
+    assert store.get_flag("a") == "b"
 
 
 def test_index_rows_come_back_as_they_were(store: Store) -> None:

@@ -19,6 +19,7 @@ from watcher.edge.store_journal import Journal, MadeText, json_object
 from watcher.edge.store_rows import (
     Anomaly,
     Attempts,
+    Baseline,
     Failure,
     Heartbeat,
     IndexRow,
@@ -297,6 +298,7 @@ class Store(FileIndex, Journal):
 __all__ = [
     "Anomaly",
     "Attempts",
+    "Baseline",
     "Failure",
     "Heartbeat",
     "IndexRow",

@@ -7,8 +7,24 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from watcher.edge.database import Database
-from watcher.edge.store_rows import INDEX_COLUMNS, IndexRow, Stamp, index_of, index_values, split_path, text, unsigned
+from watcher.edge.store_rows import (
+    INDEX_COLUMNS,
+    Baseline,
+    IndexRow,
+    Stamp,
+    index_of,
+    index_values,
+    signed,
+    split_path,
+    text,
+    unsigned,
+)
 
+_SAVE_BASELINE: Final = (
+    "INSERT OR REPLACE INTO files (dir, name, session_id, dev, ino, size, mtime_ns, offset, head_print, tail_print, "
+    "title, title_source, first_prompt, cwd, user_turns, last_activity, interactive, recap_text, recap_at, version) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, 0, x'', x'', '', '', '', '', 0, NULL, 0, '', NULL, '')"
+)
 MAX_MATCHES: Final = 20
 """An id prefix that matches more sessions than this is too short to be of use."""
 
@@ -43,6 +59,28 @@ class FileIndex:
                 "INSERT OR REPLACE INTO dirs VALUES (?, ?)",
                 ((os.fsencode(directory), digest) for directory, digest in digests),
             )
+
+    def save_baselines(self, found: Iterable[tuple[str, bytes, Iterable[Baseline]]]) -> None:
+        """Keep files of which nothing is known yet but that they are there, in one transaction: for each directory its
+        digest and its files. `found` is gone through while the transaction is open.
+        """
+        with self._db.transaction() as db:
+            for directory, digest, files in found:
+                folder = os.fsencode(directory)
+                rows = [
+                    (
+                        folder,
+                        os.fsencode(f.name),
+                        f.session_id.lower(),
+                        signed(f.dev),
+                        signed(f.ino),
+                        f.size,
+                        f.mtime_ns,
+                    )
+                    for f in files
+                ]
+                db.executemany(_SAVE_BASELINE, rows)
+                db.execute("INSERT OR REPLACE INTO dirs VALUES (?, ?)", (folder, digest))
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop the rows of these files."""

@@ -139,6 +139,17 @@ class Stamp(NamedTuple):
     mtime_ns: int
 
 
+class Baseline(NamedTuple):
+    """A file that was there before us and was not read. `name` is that in its directory."""
+
+    name: str
+    session_id: str
+    dev: int
+    ino: int
+    size: int
+    mtime_ns: int
+
+
 class IndexRow(NamedTuple):
     """One session file as it was when it was last read to `offset`.
 
