@@ -152,9 +152,9 @@ class Recorder:
             return outcome, False
         for old in (PendingKind.TITLE, *_BY_USER):
             self._store.drop_pending(ref.session_id, old)
-        # A CLI holds a title (contract 3.2) when there was one, or one was given meanwhile; one that started meanwhile
-        # may have read the file before our line.
-        held = (titled or outcome.foreign) and (owned or self._ownership(ref).owned)
+        # A CLI holds a title (contract 3.2) when there was one; one that started meanwhile may have read the file
+        # before our line, and one that wrote meanwhile may hold anything, and have ended since.
+        held = outcome.foreign or (titled and (owned or self._ownership(ref).owned))
         entry = self._entry_of(ref, outcome.uuid)
         if not held or entry is None or outcome.overruled:
             return outcome, False

@@ -21,7 +21,7 @@ from tests.safety.invariants import Violation
 from tests.safety.memory_files import MemoryFiles
 from tests.safety.operations import Alphabet
 from tests.safety.watching import Build, Killed, Procedure
-from tests.safety.world import OUR_PREFIX, World
+from tests.safety.world import World
 from watcher.core import policy
 from watcher.core.writing import Declined, Failed, Written
 from watcher.qwen import reading, records, titles
@@ -30,11 +30,25 @@ NOTICED = frozenset({"owners", "fstat", "read_to_end", "write", "set_times", "to
 """Calls that a process's append, start or end can influence, or be influenced by."""
 NOTICED_PLACE = frozenset({"open_append", "open_read", "lstat", "fstat_reader", "room"})
 """Further ones, where the file can be moved, linked or the disk fill up."""
+ENDING_WITH = {
+    "owners": frozenset({"start", "acp", "serve", "leave", "kill", "torn", "torn_name"}),
+    "lease": frozenset({"acp", "leave"}),
+    "open_append": frozenset({"archived", "deleted", "replaced", "symlink", "linked"}),
+    "open_read": frozenset({"archived", "deleted", "replaced", "symlink", "linked"}),
+    "lstat": frozenset({"archived", "deleted", "replaced", "symlink", "linked"}),
+    "fstat_reader": frozenset({"archived", "deleted", "replaced", "symlink", "linked"}),
+    "room": frozenset({"full", "space"}),
+}
+"""Calls that only these operations can influence."""
+CHANGING = frozenset({"write", "set_times", "touch_now", "store"})
+"""Calls that change anything: between two of them it makes no difference where we are killed."""
 CALM_ROUNDS = 6
 """After so many looks with nothing happening, our side must have come to rest."""
 
 MAX_WRITES = 8
 """No procedure of ours writes more often: one line and three corrections, twice."""
+
+LOADED_STALE = "somebody loads the session between a line of ours that raced another's and its repair"
 
 Schedule = tuple[tuple[int, str], ...]
 """`(number of the call, what happens before it)`, in order."""
@@ -163,6 +177,9 @@ class Explorer:
         if node.natives:
             for operation in self.setup.alphabet.enabled(node.world):
                 world = node.world.copy()
+                if unfinished(world) and left_out_at_rest(world, operation):
+                    self.summary.excluded[LOADED_STALE] += 1
+                    continue
                 self.happen(world, operation)
                 if not unfinished(world):
                     world.settle()
@@ -326,7 +343,7 @@ class _Run:
         self._looked_again = False
         if call not in self._noticed and not (is_store and self.setup.kills):
             return
-        self._boundary(call, natives=not is_store)
+        self._boundary(call)
 
     def _after(self, call: str, result: object) -> None:
         self._progress = hash((self._progress, call, result))
@@ -335,7 +352,7 @@ class _Run:
         self._looked_again = True
         self._procedure.forget_uuid()
 
-    def _boundary(self, call: str, *, natives: bool) -> None:
+    def _boundary(self, call: str) -> None:
         number = self._number
         self._number += 1
         for at, what in self._schedule:
@@ -348,22 +365,39 @@ class _Run:
         if not self._explorer.inner.is_new(key, left, self._node.ours):
             raise _Merged
         done = tuple(each for each in self._schedule if each[0] <= number)
-        if self._world.kills < self.setup.kills:
+        if call in CHANGING and self._world.kills < self.setup.kills:
             self._waiting.append((*done, (number, "kill us")))
-        if left and natives:
-            for operation in self.setup.alphabet.enabled(self._world):
-                if impossible(self._procedure.files, call, operation):
-                    continue
-                reason = left_out(self._world, self._procedure.files, call, operation)
-                if reason:
-                    self._explorer.summary.excluded[reason] += 1
-                else:
-                    self._waiting.append((*done, (number, operation)))
-            if self.setup.watchers > 1 and call in ("try_lock", "write"):
-                # While we hold the lock the other one finds it taken and does nothing: one such place stands for all.
-                other = 1 - self._watcher
-                for name in sorted(self.setup.ours):
-                    self._waiting.append((*done, (number, f"us.{other}.{name}")))
+        if call == "store":
+            return
+        for operations in self._meanwhile(self._world, call, left):
+            self._waiting.append((*done, *((number, operation) for operation in operations)))
+        if left and self.setup.watchers > 1 and call in ("try_lock", "write"):
+            # While we hold the lock the other one finds it taken and does nothing: one such place stands for all.
+            other = 1 - self._watcher
+            for name in sorted(self.setup.ours):
+                self._waiting.append((*done, (number, f"us.{other}.{name}")))
+
+    def _meanwhile(self, world: World, call: str, left: int) -> Iterator[tuple[str, ...]]:
+        """What may happen before this call. Before one that only a certain kind of operation can influence, the last
+        thing that happens is of that kind: anything else may as well happen later.
+        """
+        if not left:
+            return
+        kind = ENDING_WITH.get(call)
+        for operation in self.setup.alphabet.enabled(world):
+            if impossible(self._procedure.files, call, operation):
+                continue
+            reason = left_out(world, self._procedure.files, call, operation)
+            if reason:
+                self._explorer.summary.excluded[reason] += 1
+                continue
+            if kind is None or operation.partition(".")[0] in kind:
+                yield (operation,)
+            if kind is not None and left > 1:
+                after = world.copy()
+                self.setup.alphabet.apply(after, operation)
+                for more in self._meanwhile(after, call, left - 1):
+                    yield (operation, *more)
 
     def _insert(self, call: str, what: str) -> None:
         self.happened.append((call, what))
@@ -388,9 +422,8 @@ def left_out(world: World, files: MemoryFiles, call: str, operation: str) -> str
     """What cannot be kept apart by anybody: see docs/safety.md, "What is left"."""
     name = operation.partition(".")[0]
     raced = files.raced
-    loads = name in ("start", "acp", "serve", "unsourced") and world.turns() is not None
-    if loads and raced and str(reader.leaf(world.data)).startswith(OUR_PREFIX):
-        return "somebody loads the session between a line of ours that raced another's and its repair"
+    if left_out_at_rest(world, operation):
+        return LOADED_STALE
     in_window = raced or call not in ("owners", "fstat", "open_append", "open_read")
     behind_torn = name == "torn_name" or (name == "unsourced" and world.torn)
     if (in_window and behind_torn) or (raced and name == "torn"):
@@ -398,6 +431,11 @@ def left_out(world: World, files: MemoryFiles, call: str, operation: str) -> str
     if name == "acp" and call == "write":
         return "a writer lease is taken between our last look at its path and our write"
     return ""
+
+
+def left_out_at_rest(world: World, operation: str) -> bool:
+    """Whether this would load the session while a line of ours waits for its repair."""
+    return operation.partition(".")[0] in ("start", "acp", "serve", "unsourced") and world.is_stale
 
 
 def impossible(files: MemoryFiles, call: str, operation: str) -> bool:

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.safety.explore import Explorer, Setup, impossible, left_out, remembered_decoding, small_windows, unfinished
+from tests.safety.explore import (
+    Explorer,
+    Setup,
+    impossible,
+    left_out,
+    left_out_at_rest,
+    remembered_decoding,
+    small_windows,
+    unfinished,
+)
 from tests.safety.fake_store import FakeStore
 from tests.safety.watching import Killed, Procedure
 from tests.safety.world import World
@@ -57,6 +66,8 @@ class Player:
         if not possible:
             return
         operation = possible[step.which % len(possible)]
+        if unfinished(self.world) and left_out_at_rest(self.world, operation):
+            return
         self.path.append(operation)
         self._explorer.happen(self.world, operation)
         self._rest()

@@ -128,6 +128,18 @@ class World:
         """The same, had we never written."""
         return [node.uuid for node in native.mirror_chain(self.mirror) if node.kind != "t"]
 
+    @property
+    def is_stale(self) -> bool:
+        """Our record is the leaf, and does not know the last record of somebody else: a repair is due."""
+        try:
+            records = reader.conversation(self.data)
+        except reader.MixedIds:
+            return False
+        if not records or not str(records[-1]["uuid"]).startswith(OUR_PREFIX):
+            return False
+        others = [record for record in records if not str(record["uuid"]).startswith(OUR_PREFIX)]
+        return others[-1] not in reader.active_chain(self.data)
+
     def ours(self) -> Iterator[dict[str, object]]:
         """Our records in file order."""
         for record in reader.records(self.data):
