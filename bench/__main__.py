@@ -26,6 +26,8 @@ NOTES = Path(__file__).with_name("notes.md")
 def main() -> int:
     """Exit code 0 when every goal was met, 1 when not."""
     options = _options()
+    if sys.platform != "linux":
+        raise SystemExit("only on Linux: processes are measured through /proc")
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="qwen-watcher-bench-"))
     try:

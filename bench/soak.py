@@ -260,6 +260,8 @@ def faults(samples: list[Sample]) -> list[str]:
 def main() -> int:
     """Exit code 0 when memory, descriptors and threads stayed what they were, 1 when not."""
     options = _options()
+    if sys.platform != "linux":
+        raise SystemExit("only on Linux: processes are measured through /proc")
     folder = Path(tempfile.mkdtemp(prefix="qwen-watcher-soak-"))
     begun = time.monotonic()
     samples: list[Sample] = []

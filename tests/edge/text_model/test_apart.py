@@ -39,7 +39,7 @@ def ask(desk: Desk, endpoint: Endpoint, abort: Abort | None = None) -> Outcome:
 
 
 def children() -> set[int]:
-    """The processes that this one has started and that have not ended."""
+    """The processes that this one has started and that have not ended; none where there is no `/proc`."""
     tasks = Path("/proc/self/task").glob("*/children")
     return {int(pid) for task in tasks for pid in task.read_text().split()}
 
@@ -129,6 +129,7 @@ def test_no_process_is_a_failure_like_others(monkeypatch: pytest.MonkeyPatch) ->
     assert outcome.detail == "cannot start a process for the request: No such file or directory"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_the_key_stands_in_no_command_line_or_environment() -> None:
     """It goes through a pipe: others may read the rest with `ps`."""
     with hanging() as (server, release):
