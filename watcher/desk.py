@@ -158,19 +158,28 @@ class Desk:
             facts = self._surveyor.title_facts(ref, session.state, file, in_flight=in_flight)
             if self._dry_run and known.attempted.get(kind) == session.state.shown_turn:
                 return WaitUntil(None, Reason.NOTHING_NEW, "dry run")
-            return self._until_tomorrow(decide_title(facts, now))
+            return self._timed(decide_title(facts, now))
         recap, known.presence, known.native = self._surveyor.recap_facts(
             ref, session.state, file, known.presence, known.native, in_flight=in_flight
         )
         if self._dry_run and known.attempted.get(kind) == session.state.turn:
             return WaitUntil(None, Reason.NOTHING_NEW, "dry run")
-        return self._until_tomorrow(decide_recap(recap, now))
+        return self._timed(decide_recap(recap, now))
 
-    def _until_tomorrow(self, decision: Decision) -> Decision:
-        """Calls come back at midnight, which no event tells of."""
-        if isinstance(decision, WaitUntil) and decision.reason is Reason.BUDGET_EXHAUSTED and decision.at is None:
+    def _timed(self, decision: Decision) -> Decision:
+        """With the time of what no event tells of: calls come back at midnight, a pause may end by itself."""
+        if not isinstance(decision, WaitUntil) or decision.at is not None:
+            return decision
+        if decision.reason is Reason.BUDGET_EXHAUSTED:
             return replace(decision, at=self._surveyor.budget_renewed_at())
+        if decision.reason is Reason.PAUSED:
+            return replace(decision, at=self._pause_ends_at())
         return decision
+
+    def _pause_ends_at(self) -> float | None:
+        """When the pause in force ends by itself; None without one, and where only `resume` ends it."""
+        paused = self._store.paused(self._clock())
+        return paused.until if paused is not None else None
 
     def with_new_owners(self, sessions: Sequence[Tracked]) -> list[Tracked]:
         """Those to which somebody came, or which somebody left, since this was last asked; or may have, if it never
@@ -363,7 +372,10 @@ class Desk:
             )
             self._on_written(Note(kind, ref, entry.text, entry.model, entry.record_uuid, entry.cwd))
         del now
-        return None if retry is None else WaitUntil(retry.at, Reason.LOCKED, retry.why)
+        if retry is None:
+            return None
+        at = self._pause_ends_at() if retry.at is None else retry.at
+        return WaitUntil(at, Reason.LOCKED, retry.why)
 
     def faulted(self, path: str, error: Exception) -> None:
         """Log an error that nobody expected: its kind and place, no values."""

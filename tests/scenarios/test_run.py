@@ -375,3 +375,24 @@ def test_commands_beside_a_running_watcher(home: FakeHome, env: dict[str, str]) 
     after = command(env, "status", "--json")
     assert after.returncode == 0
     assert '"running": false' in after.stdout
+
+
+def test_a_pause_ends_by_itself(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
+    """What waited goes on at the end of the span, long before the next look at everything; a shorter pause counts."""
+    with Watching(env) as watching:
+        assert command(env, "pause", "--for", "1h").returncode == 0
+        session = home.session()
+        watching.wait_event("decision", session=session.session_id, reason="paused")
+        assert command(env, "pause", "--for", "5s").returncode == 0
+        wait_titled(session, watching)
+    assert len(server.requests()) == 1
+
+
+def test_resume_acts_at_once(home: FakeHome, env: dict[str, str]) -> None:
+    """A pause without an end, and its end by the user."""
+    with Watching(env) as watching:
+        assert command(env, "pause").returncode == 0
+        session = home.session()
+        watching.wait_event("decision", session=session.session_id, reason="paused")
+        assert command(env, "resume").returncode == 0
+        wait_titled(session, watching)

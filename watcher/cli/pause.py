@@ -20,7 +20,10 @@ def pause_writing(span: str | None) -> int:
         raise UsageError(f"--for {span}: a pause takes some time; write it like 30m, 2h or 7d")
     with Workplace(os.environ) as place:
         until = place.clock() + seconds if seconds is not None else None
+        was_paused = place.store.paused(place.clock()) is not None
         place.store.pause(until)
+        if was_paused:
+            _wake_watcher(place)  # it waits for the end of the pause before this one, which may be later
         end = "until `qwen-watcher resume`" if until is None else f"until {clock_time(until)}"
         say(f"paused {end}; commands that you give yourself still write")
     return 0
@@ -32,11 +35,17 @@ def resume_writing() -> int:
         was_paused = place.store.paused(place.clock()) is not None
         place.store.resume()
         stopped = place.store.stopped_all()
-        pid = running_pid(place.state_directory)
+        if was_paused:
+            _wake_watcher(place)  # what waited for the end of the pause raises no event by itself
     say("resumed" if was_paused else "there was no pause")
     if stopped:
         note(f"writing is still stopped by the brake ({stopped}); run `qwen-watcher doctor`")
-    if was_paused and pid:
-        with contextlib.suppress(OSError):
-            os.kill(pid, signal.SIGHUP)  # what waited for the end of the pause raises no event by itself
     return 0
+
+
+def _wake_watcher(place: Workplace) -> None:
+    """Have the running watcher look at its sessions again, where there is one."""
+    pid = running_pid(place.state_directory)
+    if pid:
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGHUP)
