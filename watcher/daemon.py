@@ -74,10 +74,8 @@ STATE_RETRY_SECONDS: Final = 60.0
 MAX_LOG_BYTES: Final = 5 * 1024 * 1024
 """Under launchd the log is rotated at this size; one older file is kept."""
 STDERR: Final = 2
-STOP_GRACE_SECONDS: Final = 1.0
 FIRST_SCAN_FLAG: Final = "first_scan_at:"
 """Followed by the root: a home that is named later has a first scan of its own."""
-LAST_ERROR_FLAG: Final = "last_error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +143,6 @@ class Daemon:
         )
         self._notifier = Notifier(environ)
         self._log = get_logger(WATCHER)
-        self._state_error = ("", 0.0)
         self._started_at = time.time()
         self._pipeline: Pipeline
         self._desk: Desk
@@ -522,13 +519,6 @@ class Daemon:
     def _tell_hook(self, name: str, detail: str) -> None:
         self._log.warning(LogEvent.HOOK_FAILED, hook=name, **{LogKey.DETAIL: detail})
 
-    def _tell_state_error(self, text: str) -> None:
-        """One line a trouble, not one an event: a full disk lasts."""
-        now = time.monotonic()
-        if text != self._state_error[0] or now > self._state_error[1] + RECONCILE_SECONDS:
-            self._state_error = (text, now)
-            self._log.warning("state", **{LogKey.DETAIL: text})
-
     def _status_line(self) -> str:
         try:
             calls = self._place.store.calls_on(local_day(self._place.clock()))
@@ -591,6 +581,7 @@ class Daemon:
             with self._state_trouble_told():
                 self._follow(*before)
                 self._pipeline.on_circumstances()
+                self._beat()
             self._log.info(LogEvent.RELOADED)
         self._notifier.ready(self._status_line())
 

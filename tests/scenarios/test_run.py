@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.qwen_code import title_records
 from tests.support.terminal import wait_until
 from tests.support.transcripts import Transcript
 from tests.support.watching import Watching, command, watcher_env
+from watcher.edge.store import Store
 
 
 def titled(session: Transcript) -> bool:
@@ -307,6 +309,23 @@ def test_a_reload_with_a_bad_file_keeps_the_old_configuration(
         watching.send_signal(signal.SIGHUP)
         watching.wait_event("reloaded")
         wait_titled(session, watching)
+
+
+def test_a_reload_tells_statusline_the_new_away_time(home: FakeHome, env: dict[str, str], tmp_path: Path) -> None:
+    """`statusline` reads from the heartbeat after how many seconds a user counts as away."""
+
+    def away_seconds() -> object:
+        with closing(Store.open(home.state)) as store:
+            beat = store.heartbeat()
+        return beat.data["away_seconds"] if beat is not None else None
+
+    config = tmp_path / "config.toml"
+    config.write_text("[recap]\naway_minutes = 2.0\n")
+    with Watching(env | {"QWEN_WATCHER_CONFIG": str(config)}) as watching:
+        assert away_seconds() == 120.0
+        config.write_text("[recap]\naway_minutes = 7.0\n")
+        watching.send_signal(signal.SIGHUP)
+        wait_until(lambda: away_seconds() == 420.0, "the new away time", dump=watching.dump)
 
 
 @pytest.mark.parametrize(
