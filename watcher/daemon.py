@@ -42,8 +42,8 @@ from watcher.edge.memory import give_back_memory, keep_memory_small
 from watcher.edge.scan import DirChanges, Reconciler, Unreadable
 from watcher.edge.store import Baseline, Heartbeat
 from watcher.edge.watch_limits import explain_limit
-from watcher.errors import ConfigError, StateError
-from watcher.instance import only_instance
+from watcher.errors import AlreadyRunningError, ConfigError, StateError
+from watcher.instance import Instance, only_instance
 from watcher.log import (
     WATCHER,
     LogEvent,
@@ -141,6 +141,7 @@ class Daemon:
             throw_away_state=dry_run,
             stays=True,
         )
+        self._instance: Instance
         self._notifier = Notifier(environ)
         self._log = get_logger(WATCHER)
         self._started_at = time.time()
@@ -163,13 +164,13 @@ class Daemon:
         config = self._place.config
         configure_logging(config.log.level, choose_form(config.log.format, sys.stderr, self._place.environ), sys.stderr)
         keep_memory_small()
-        with self._cleanup, only_instance(self._place.state_directory):
+        with self._cleanup, only_instance(self._place.state_directory) as self._instance:
             self._cleanup.callback(self._place.close)
             self._announce()
             self._build()
             with signals_as_values(_SIGNALS, self._on_signal):
                 self._start()
-                self._loop()
+                self._loop_while_ours()
                 self._stop()
         return 0
 
@@ -290,6 +291,15 @@ class Daemon:
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
+    def _loop_while_ours(self) -> None:
+        try:
+            self._loop()
+        except AlreadyRunningError as error:
+            detail = f"another watcher has taken {self._place.state_directory}, so this one ends: {error}"
+            self._log.error(LogEvent.STATE, **{LogKey.DETAIL: detail})
+            self._desk.abort_all()
+            raise
+
     def _loop(self) -> None:
         watchdog = watchdog_interval(self._place.environ)
         next_beat = time.monotonic() + watchdog if watchdog else None
@@ -301,6 +311,7 @@ class Daemon:
             item = self._inbox.get(wait)
             if self._stop_asked:
                 return  # whatever waits before it: the next start finds it again
+            self._renew_instance()
             try:
                 self._turn(item)
             except Exception as error:  # noqa: BLE001 - a fault in one session must not end the service for all
@@ -308,6 +319,15 @@ class Daemon:
             if next_beat is not None and watchdog and time.monotonic() >= next_beat:
                 self._notifier.watchdog()
                 next_beat = time.monotonic() + watchdog
+
+    def _renew_instance(self) -> None:
+        """Before anything is done: a state directory that is not the one that we hold may be somebody else's by now.
+        Raises `AlreadyRunningError` when it is.
+        """
+        with self._state_trouble_told():
+            if self._instance.renew():
+                detail = f"{self._place.state_directory} was deleted or replaced: begun anew"
+                self._log.warning(LogEvent.STATE, **{LogKey.DETAIL: detail})
 
     def _turn(self, item: Item | None) -> None:
         if isinstance(item, Touched) and self._pipeline.session(item.path) is not None:
@@ -324,6 +344,8 @@ class Daemon:
             if item is not None:
                 self._take(item)
             self._do_due(self._place.clock())
+        for text in self._place.store.warnings():
+            self._log.warning(LogEvent.STATE, **{LogKey.DETAIL: text})
 
     def _on_signal(self, item: Item) -> None:
         """In a thread of its own. A stop overtakes all that waits; one reload stands for all that are asked for."""
@@ -416,7 +438,7 @@ class Daemon:
             self._next_reconcile = min(self._next_reconcile, soon) if self._next_reconcile else soon
             if str(error) != self._state_trouble:
                 self._state_trouble = str(error)
-                self._log.warning("state", **{LogKey.DETAIL: self._state_trouble})
+                self._log.warning(LogEvent.STATE, **{LogKey.DETAIL: self._state_trouble})
                 self._notifier.status(self._state_trouble)
 
     # -- looking at files ---------------------------------------------------------------------------------------------

@@ -13,11 +13,47 @@ from watcher.errors import AlreadyRunningError, StateError
 LOCK_NAME = "watcher.lock"
 
 
+class Instance:
+    """The hold on a state directory: an open, locked file below it."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises `AlreadyRunningError` with the holder's pid, `StateError` when the directory cannot be used."""
+        self._directory = directory
+        self._fd = _lock(directory)
+
+    def renew(self) -> bool:
+        """Take hold again where the directory was deleted or replaced, since nobody sees the old lock any more; costs
+        nothing else. True when that was so. Raises as at first, and goes on holding the old one.
+        """
+        try:
+            named = os.lstat(self._directory / LOCK_NAME)
+        except OSError:
+            named = None
+        if named is not None and os.path.samestat(named, os.fstat(self._fd)):
+            return False
+        fd = _lock(self._directory)
+        os.close(self._fd)
+        self._fd = fd
+        return True
+
+    def release(self) -> None:
+        """Let go."""
+        with suppress(OSError):
+            os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+
+
 @contextmanager
-def only_instance(directory: Path) -> Iterator[None]:
-    """Hold the state directory. Raises `AlreadyRunningError` with the holder's pid, `StateError` when it cannot be
-    used.
-    """
+def only_instance(directory: Path) -> Iterator[Instance]:
+    """Hold the state directory within; raises as `Instance`."""
+    instance = Instance(directory)
+    try:
+        yield instance
+    finally:
+        instance.release()
+
+
+def _lock(directory: Path) -> int:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         fd = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -27,19 +63,16 @@ def only_instance(directory: Path) -> Iterator[None]:
             "make it writable, or set QWEN_WATCHER_STATE_DIR to another one"
         ) from error
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise AlreadyRunningError(_pid_in(fd)) from None
-        # On a full disk the lock holds all the same, only without telling who holds it.
-        with suppress(OSError):
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-        yield
-        with suppress(OSError):
-            os.ftruncate(fd, 0)
-    finally:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = _pid_in(fd)
         os.close(fd)
+        raise AlreadyRunningError(holder) from None
+    # On a full disk the lock holds all the same, only without telling who holds it.
+    with suppress(OSError):
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
 
 
 def running_pid(directory: Path) -> int | None:

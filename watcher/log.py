@@ -60,6 +60,8 @@ class LogEvent(StrEnum):
     """A program of `[hooks]` could not be started, failed, or took too long."""
     API = "api"
     """The local API's socket cannot be had, or one of its answers failed."""
+    STATE = "state"
+    """The state directory cannot be used, was replaced, or its database was found damaged."""
     BRAKE = "brake"
     """Verification after a write found an anomaly."""
     LIBRARY = "library"

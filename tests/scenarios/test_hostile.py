@@ -67,6 +67,45 @@ def test_a_lost_index_makes_no_old_session_new(
     assert [title_records(session.path) for session in old] == [[], [], []]
 
 
+def test_a_watcher_whose_state_somebody_else_took_ends(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
+    """Deleted while it slept, and a second one started: the first says so and fails; a session has one title."""
+    with Watching(env) as first:
+        shutil.rmtree(home.state)
+        with Watching(env) as second:
+            session = home.session()
+            wait_titled(session, second)
+            assert first.wait_end() == 1
+            [line] = first.log("state", level="error")
+            assert f"already running (pid {second.pid})" in line["detail"]
+    assert len(server.requests()) == 1
+    assert title_records(session.path) == [(TITLE, "auto")]
+
+
+def test_a_state_that_was_deleted_is_said_once(home: FakeHome, env: dict[str, str]) -> None:
+    """It goes on with a new one, which nobody else can take."""
+    with Watching(env) as watching:
+        shutil.rmtree(home.state)
+        session = home.session()  # as old as on a very first start
+        wait_until(lambda: _indexed(home.state) == 1, "a new index", dump=watching.dump)
+        session.turn("And the logout", "Yes.")
+        wait_titled(session, watching)
+        assert len(watching.log("state")) == 1
+        done = command(env, "run")
+        assert f"already running (pid {watching.pid})" in done.stderr
+
+
+def test_a_damaged_database_is_told_of(home: FakeHome, env: dict[str, str]) -> None:
+    """What was found and where the old one is kept."""
+    with Watching(env) as watching:
+        _damage(home.state)
+        home.session()
+        wait_until(
+            lambda: any("is kept as" in line["detail"] for line in watching.log("state")),
+            "a line about it",
+            dump=watching.dump,
+        )
+
+
 def test_a_copy_of_old_sessions_is_not_new(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """`cp -r` of a project that stood there before the first start: no call, until the copy itself goes on."""
     old = home.session("old", ago=3600)

@@ -131,6 +131,12 @@ class Watching:
         assert took < STOP_SECONDS * 5, f"it took {took:.1f} s to stop"
         assert not [line for line in self._raw if "Traceback" in line], self.dump()
 
+    def wait_end(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        code = self._process.wait(DEADLINE_SECONDS)
+        self._end()
+        return code
+
     def kill9(self) -> None:
         """End it without warning."""
         self._tree.kill()
