@@ -56,9 +56,14 @@ def without_configuration(env: dict[str, str]) -> dict[str, str]:
 
 
 def test_the_version_costs_no_more_than_python(env: dict[str, str]) -> None:
-    """`--version` loads nothing of ours but the version."""
-    ours = {name for name in loaded(_COMMAND, env, "--version") if name.startswith("watcher.")}
-    assert ours == {"watcher.__main__"}
+    """`--version` loads nothing of ours but the version, and what keeps an interrupt quiet."""
+    found = loaded(_COMMAND, env, "--version")
+    assert {name for name in found if name.startswith("watcher.")} == {
+        "watcher.__main__",
+        "watcher.cli",
+        "watcher.cli.interrupts",
+    }
+    assert found & {"signal", "threading"} == set()
 
 
 def test_the_status_line_is_light(env: dict[str, str]) -> None:

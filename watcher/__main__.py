@@ -5,29 +5,41 @@ from __future__ import annotations
 import os
 import sys
 
+from watcher.cli.interrupts import end_quietly, hold_signals, leave
+
 
 def main() -> None:
     """Run the command line; ends the process with its exit code."""
-    _open_standard_streams()
+    end_quietly()
     arguments = sys.argv[1:]
+    if "run" in arguments[:1]:
+        hold_signals()
+    try:
+        sys.exit(_run(arguments))
+    finally:
+        leave()
+
+
+def _run(arguments: list[str]) -> int:
+    _open_standard_streams()
     if arguments in (["--version"], ["-V"]):
         from watcher import __version__  # noqa: PLC0415
 
         sys.stdout.write(f"qwen-watcher {__version__}\n")
-        return
+        return 0
     if arguments[:1] == ["statusline"]:
         from watcher.cli.statusline import main as statusline  # noqa: PLC0415
 
-        sys.exit(statusline(arguments[1:]))
+        return statusline(arguments[1:])
     from watcher.cli.plain import run_plain  # noqa: PLC0415
 
     code = run_plain(arguments)
     if code is not None:
         _give_up_broken_stderr()
-        sys.exit(code)
+        return code
     from watcher.cli.app import main as command_line  # noqa: PLC0415
 
-    sys.exit(command_line(arguments))
+    return command_line(arguments)
 
 
 def _open_standard_streams() -> None:

@@ -116,6 +116,10 @@ _SIGNALS: Final[Mapping[signal.Signals, Item]] = {
 _COALESCED: Final = (Touched, SidecarTouched, RegistryTouched, TreeChanged, RootsChanged, RescanAll)
 
 
+class _StoppingError(Exception):
+    """A stop was asked for in the middle of the very first look, which is nothing until it is whole."""
+
+
 class Daemon:
     """One run of the service."""
 
@@ -133,7 +137,7 @@ class Daemon:
         self._dry_run = dry_run
         self._cleanup = ExitStack()
         self._exits: ExitWatch | None = None
-        self._place = Workplace(
+        self._make_place: Callable[[], Workplace] = lambda: Workplace(
             environ,
             config_file=config_file,
             flags=flags,
@@ -141,6 +145,7 @@ class Daemon:
             throw_away_state=dry_run,
             stays=True,
         )
+        self._place: Workplace
         self._instance: Instance
         self._notifier = Notifier(environ)
         self._log = get_logger(WATCHER)
@@ -160,7 +165,14 @@ class Daemon:
         self._stop_asked = self._reload_asked = False
 
     def run(self) -> int:
-        """Run until a signal. Returns the exit code; raises `WatcherError` when it cannot start."""
+        """Run until a signal. Returns the exit code; raises `WatcherError` when it cannot start, or go on."""
+        # Before all else: also a start that takes long can be stopped.
+        with signals_as_values(_SIGNALS, self._on_signal):
+            self._place = self._make_place()
+            self._run()
+        return 0
+
+    def _run(self) -> None:
         config = self._place.config
         configure_logging(config.log.level, choose_form(config.log.format, sys.stderr, self._place.environ), sys.stderr)
         keep_memory_small()
@@ -168,11 +180,9 @@ class Daemon:
             self._cleanup.callback(self._place.close)
             self._announce()
             self._build()
-            with signals_as_values(_SIGNALS, self._on_signal):
-                self._start()
-                self._loop_while_ours()
-                self._stop()
-        return 0
+            self._start()
+            self._loop_while_ours()
+            self._stop()
 
     # -- start and stop -----------------------------------------------------------------------------------------------
 
@@ -450,14 +460,18 @@ class Daemon:
         try:
             # One transaction: with one for each directory, saving would take longer than looking.
             store.save_baselines(self._baselines(root, vanished))
-        except StateError:
+        except (StateError, _StoppingError) as error:
             self._reconciler = Reconciler.resume({}, store.stamps, time.time_ns)
+            if isinstance(error, _StoppingError):
+                return
             raise
         store.forget(vanished)
         store.set_flag(FIRST_SCAN_FLAG + root, repr(self._place.clock()))
 
     def _baselines(self, root: str, vanished: list[str]) -> Iterator[tuple[str, bytes, Iterable[Baseline]]]:
         for changes in self._reconciler.full(root):
+            if self._stop_asked:
+                raise _StoppingError
             if isinstance(changes, Unreadable):
                 self._tell_unreadable(changes)
                 continue

@@ -19,7 +19,10 @@ T = TypeVar("T")
 
 @contextmanager
 def signals_as_values(values: Mapping[signal.Signals, T], put: Callable[[T], object]) -> Iterator[None]:
-    """Within, each of these signals calls `put` with its value, in a thread of its own. For the main thread only."""
+    """Within, each of these signals calls `put` with its value, in a thread of its own. For the main thread only.
+
+    Those that were blocked before arrive now, and are blocked again afterwards.
+    """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
 
@@ -33,9 +36,11 @@ def signals_as_values(values: Mapping[signal.Signals, T], put: Callable[[T], obj
     thread.start()
     descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     before = {number: signal.signal(number, lambda _number, _frame: None) for number in values}
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, values)
     try:
         yield
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for number, handler in before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(descriptor)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Final, TypeVar
 
+from watcher.cli.interrupts import interrupt_on
 from watcher.cli.output import say
 from watcher.edge.store import Store
 from watcher.errors import WatcherError
@@ -31,6 +33,7 @@ STEP_SECONDS: Final = 1.0
 DEADLINE_SECONDS: Final = 25.0
 STOP_SECONDS: Final = 5.0
 VERSION: Final = "0.24.4"
+_ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
 _TURNS: Final = (
     (
         "Hi! Could you please fix the flaky login test in tests/auth_test.py? It fails about one time in five.",
@@ -49,6 +52,7 @@ _TURNS: Final = (
 
 def demo(*, keep: bool) -> int:
     """Run the demo. Returns 0 when title and recap arrived; raises `WatcherError` when they did not."""
+    interrupt_on(signal.SIGTERM, signal.SIGHUP)  # also a terminal that is closed leaves nothing behind
     with _home(keep) as home:
         session = _Script(home)
         say(f"A throw-away home: {home}")
@@ -104,8 +108,11 @@ def _watcher(home: Path) -> Iterator[None]:
         f"[recap]\nenabled = true\naway_minutes = {AWAY_SECONDS / 60:.4f}\n"
         '[log]\nlevel = "warning"\n'
     )
+    # Held, so that an interrupt finds neither a child that nobody ends nor one that has not begun to take signals.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     process = subprocess.Popen([sys.executable, "-m", "watcher", "run"], env=env)
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         _wait(lambda: _is_watching(home / "state") or process.poll() is not None, "the watcher")
         if process.poll() is not None:
             raise WatcherError("the watcher did not start; its messages are above")
