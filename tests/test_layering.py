@@ -23,7 +23,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "paths": ("watcher.paths", "watcher.atomic_file"),
     "config": ("watcher.config",),
     "absence": ("watcher.absence",),
-    "log": ("watcher.log",),
+    "log": ("watcher.log", "watcher.log_lines"),
     "sdnotify": ("watcher.sdnotify",),
     "files": ("watcher.edge.files", "watcher.edge.writer"),
     "changes": ("watcher.edge.changes", "watcher.edge.change_values"),

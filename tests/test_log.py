@@ -26,6 +26,7 @@ from watcher.log import (
     choose_form,
     configure_logging,
     get_logger,
+    log_to,
     mask_event,
     mask_secrets,
     rotate_log,
@@ -51,7 +52,7 @@ def log_failure() -> None:
 def test_journal_form_is_one_line_with_level_logger_and_data() -> None:
     """Under the journal a failure is one line: syslog level, logger, event, key=value, and no time of its own."""
     stream = io.StringIO()
-    configure_logging("info", "plain", stream)
+    configure_logging("info", "plain", log_to(stream))
     log_failure()
     assert stream.getvalue() == (
         "<4>SESSION_TITLE title_failed session=0a1b reason=model_error host=api.example status=401\n"
@@ -61,7 +62,7 @@ def test_journal_form_is_one_line_with_level_logger_and_data() -> None:
 def test_json_form_has_fixed_keys_and_utc_time() -> None:
     """Elsewhere each line is a JSON object with the time in UTC."""
     stream = io.StringIO()
-    configure_logging("info", "json", stream)
+    configure_logging("info", "json", log_to(stream))
     log_failure()
     line = json.loads(stream.getvalue())
     assert line.pop("timestamp").endswith("Z")
@@ -79,7 +80,7 @@ def test_json_form_has_fixed_keys_and_utc_time() -> None:
 def test_console_form_is_readable_without_colours_off_a_terminal() -> None:
     """The console form names level, event and logger; without a terminal it holds no escape sequence."""
     stream = io.StringIO()
-    configure_logging("info", "console", stream)
+    configure_logging("info", "console", log_to(stream))
     log_failure()
     text = stream.getvalue()
     assert "title_failed [SESSION_TITLE] session=0a1b" in text
@@ -89,11 +90,11 @@ def test_console_form_is_readable_without_colours_off_a_terminal() -> None:
 def test_level_filters_and_a_second_call_changes_it() -> None:
     """Lines below the level are not written; a logger made earlier follows a reload."""
     stream = io.StringIO()
-    configure_logging("warning", "plain", stream)
+    configure_logging("warning", "plain", log_to(stream))
     logger = get_logger(WATCHER)
     logger.info(LogEvent.STARTED)
     assert stream.getvalue() == ""
-    configure_logging("debug", "plain", stream)
+    configure_logging("debug", "plain", log_to(stream))
     logger.debug(LogEvent.DECISION, reason="working")
     assert stream.getvalue() == "<7>WATCHER decision reason=working\n"
 
@@ -101,8 +102,8 @@ def test_level_filters_and_a_second_call_changes_it() -> None:
 def test_library_warnings_are_joined_once() -> None:
     """What a library warns about lands in the same log, once, also after a reload; its info lines do not."""
     stream = io.StringIO()
-    configure_logging("debug", "plain", stream)
-    configure_logging("debug", "plain", stream)
+    configure_logging("debug", "plain", log_to(stream))
+    configure_logging("debug", "plain", log_to(stream))
     logging.getLogger("watchdog.observers").warning("queue %s", "overflow")
     logging.getLogger("httpx").info("HTTP Request: POST https://api.example")
     assert stream.getvalue() == '<4>WATCHER library library=watchdog.observers message="queue overflow"\n'
@@ -111,7 +112,7 @@ def test_library_warnings_are_joined_once() -> None:
 def test_a_library_with_a_wrong_format_string_disturbs_nobody() -> None:
     """A record whose arguments do not fit its text is logged with the text as it is."""
     stream = io.StringIO()
-    configure_logging("info", "plain", stream)
+    configure_logging("info", "plain", log_to(stream))
     record = logging.LogRecord("bad", logging.WARNING, "x.py", 1, "%d", ("text",), None)
     [handler] = [handler for handler in logging.getLogger().handlers if type(handler).__module__ == "watcher.log"]
     handler.handle(record)
@@ -122,7 +123,7 @@ def test_a_library_with_a_wrong_format_string_disturbs_nobody() -> None:
 def test_an_exception_is_masked_and_shows_no_local_variables(form: str) -> None:
     """A traceback is part of the record, without values of variables and without secrets in its message."""
     stream = io.StringIO()
-    configure_logging("info", form, stream)  # type: ignore[arg-type]
+    configure_logging("info", form, log_to(stream))  # type: ignore[arg-type]
     conversation = " ".join(["said", "in", "confidence"])
     secret = "sk-" + "abcdefgh" * 4
     try:
@@ -185,7 +186,7 @@ def test_keys_that_only_contain_such_a_word_are_shown() -> None:
 def test_any_value_is_one_line(value: str, form: str) -> None:
     """Whatever a value holds, a record stays one line without control characters."""
     stream = io.StringIO()
-    configure_logging("info", form, stream)  # type: ignore[arg-type]
+    configure_logging("info", form, log_to(stream))  # type: ignore[arg-type]
     get_logger(WATCHER).info("event", value=value)
     text = stream.getvalue()
     assert text.endswith("\n")
@@ -215,7 +216,7 @@ def test_a_stream_that_is_not_utf8_loses_no_line() -> None:
         for form in ("json", "plain", "console"):
             raw = io.BytesIO()
             stream = io.TextIOWrapper(raw, encoding=encoding, errors="strict")
-            configure_logging("info", form, stream)
+            configure_logging("info", form, log_to(stream))
             get_logger(WATCHER).info("event", path="/tmp/项目\udce9é")
             line = raw.getvalue().decode(encoding)
             assert line.endswith("\n")
@@ -227,7 +228,7 @@ def test_a_stream_that_is_not_utf8_loses_no_line() -> None:
 def test_a_log_that_cannot_be_written_disturbs_nobody() -> None:
     """A full disk, a broken pipe or a closed stream loses the line and raises nothing."""
     with open("/dev/full", "w", encoding="utf-8") as full:
-        configure_logging("info", "plain", full)
+        configure_logging("info", "plain", log_to(full))
         get_logger(WATCHER).warning("lost")
         # The buffer still holds the line; drop it, or closing would raise.
         os.dup2(os.open(os.devnull, os.O_WRONLY), full.fileno())

@@ -51,6 +51,7 @@ from watcher.log import (
     choose_form,
     configure_logging,
     get_logger,
+    log_to,
     rotate_log,
     where_it_failed,
 )
@@ -74,6 +75,8 @@ STATE_RETRY_SECONDS: Final = 60.0
 MAX_LOG_BYTES: Final = 5 * 1024 * 1024
 """Under launchd the log is rotated at this size; one older file is kept."""
 STDERR: Final = 2
+LAST_LINES_SECONDS: Final = 0.5
+"""So long the end waits for whoever reads the log and is slow; a stop takes at most 2 s (design 4)."""
 FIRST_SCAN_FLAG: Final = "first_scan_at:"
 """Followed by the root: a home that is named later has a first scan of its own."""
 
@@ -148,6 +151,7 @@ class Daemon:
         self._place: Workplace
         self._instance: Instance
         self._notifier = Notifier(environ)
+        self._lines = log_to(sys.stderr)
         self._log = get_logger(WATCHER)
         self._started_at = time.time()
         self._pipeline: Pipeline
@@ -169,12 +173,14 @@ class Daemon:
         # Before all else: also a start that takes long can be stopped.
         with signals_as_values(_SIGNALS, self._on_signal):
             self._place = self._make_place()
-            self._run()
+            try:
+                self._run()
+            finally:
+                self._lines.drain(LAST_LINES_SECONDS)
         return 0
 
     def _run(self) -> None:
-        config = self._place.config
-        configure_logging(config.log.level, choose_form(config.log.format, sys.stderr, self._place.environ), sys.stderr)
+        self._configure_log()
         keep_memory_small()
         with self._cleanup, only_instance(self._place.state_directory) as self._instance:
             self._cleanup.callback(self._place.close)
@@ -580,6 +586,11 @@ class Daemon:
         self._place.store.release_memory()
         give_back_memory()
 
+    def _configure_log(self) -> None:
+        config = self._place.config.log
+        form = choose_form(config.format, sys.stderr, self._place.environ)
+        configure_logging(config.level, form, self._lines)
+
     def _rotate_log(self) -> None:
         """Under launchd, which never does; anywhere else stderr is another file."""
         rotate_log(log_path(self._place.environ), STDERR, max_bytes=MAX_LOG_BYTES)
@@ -610,9 +621,7 @@ class Daemon:
         except ConfigError as error:
             self._log.warning(LogEvent.RELOAD_FAILED, **{LogKey.DETAIL: f"{error}; the old configuration stays"})
         else:
-            config = self._place.config
-            form = choose_form(config.log.format, sys.stderr, self._place.environ)
-            configure_logging(config.log.level, form, sys.stderr)
+            self._configure_log()
             self._announce()
             with self._state_trouble_told():
                 self._follow(*before)

@@ -11,13 +11,14 @@ import logging
 import os
 import re
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal, TextIO
 
 from watcher.absence import absent, hollow
+from watcher.log_lines import LineWriter
 
 try:
     # structlog loads rich for its tracebacks wherever it is installed, and asyncio, with it OpenSSL, for asynchronous
@@ -64,6 +65,8 @@ class LogEvent(StrEnum):
     """The state directory cannot be used, was replaced, or its database was found damaged."""
     BRAKE = "brake"
     """Verification after a write found an anomaly."""
+    LINES_DROPPED = "lines_dropped"
+    """Whoever reads the log did not, for so long that `lines` lines were dropped."""
     LIBRARY = "library"
     """A warning of a library that logs through the standard library; its text is in `message`."""
 
@@ -119,8 +122,13 @@ def where_it_failed(error: BaseException) -> str:
     return f"{type(error).__name__} in {places}"
 
 
-def configure_logging(level: str, form: LogForm, stream: TextIO) -> None:
-    """Send every line to `stream`; may be called again, as a reload does. `level` is one of `[log] level`.
+def log_to(stream: TextIO) -> LineWriter:
+    """The end of the log at `stream`, which tells of lines that its reader did not take."""
+    return LineWriter(stream, lambda count: get_logger(WATCHER).warning(LogEvent.LINES_DROPPED, lines=count))
+
+
+def configure_logging(level: str, form: LogForm, lines: LineWriter) -> None:
+    """Send every line to `lines`; may be called again, as a reload does. `level` is one of `[log] level`.
 
     The standard library's root logger is joined, from `warning` on: what watchdog or httpx complain about is seen.
     """
@@ -137,10 +145,10 @@ def configure_logging(level: str, form: LogForm, stream: TextIO) -> None:
             _names_first,
             structlog.processors.format_exc_info,
             mask_event,
-            renderers[form](stream),
+            renderers[form](lines.stream),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_args: _StreamLogger(stream),
+        logger_factory=lambda *_args: _LineLogger(lines),
         cache_logger_on_first_use=False,  # a reload may change the level
     )
     root = logging.getLogger()
@@ -251,26 +259,14 @@ def _json_renderer(stream: TextIO) -> structlog.typing.Processor:
     return structlog.processors.JSONRenderer(ensure_ascii=not is_utf8)
 
 
-class _StreamLogger:
-    """structlog's end of the line: writes one text line and forgets what cannot be written."""
+class _LineLogger:
+    """structlog's end of the line."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
+    def __init__(self, lines: LineWriter) -> None:
+        self.msg = lines.write
 
-    def msg(self, message: str) -> None:
-        try:
-            self._write(message)
-        except (OSError, ValueError):
-            # A full disk, a closed pipe, a closed stream: there is nobody left to tell.
-            return
-
-    def _write(self, message: str) -> None:
-        encoding = self._stream.encoding or "utf-8"
-        # One write for the whole line, so that lines of two processes do not mix.
-        self._stream.write(message.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-        self._stream.flush()
-
-    debug = info = warning = error = critical = exception = fatal = log = msg
+    def __getattr__(self, _level: str) -> Callable[[str], None]:
+        return self.msg
 
 
 class _JoinHandler(logging.Handler):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ import pytest
 from tests.scenarios.conftest import MODEL, TITLE, FakeHome
 from tests.support.chat_server import ChatServer
 from tests.support.qwen_code import title_records
-from tests.support.terminal import wait_until
+from tests.support.terminal import DEADLINE_SECONDS, ProcessTree, wait_until
 from tests.support.transcripts import Transcript
 from tests.support.watching import Watching, command, watcher_env
 from watcher.edge.store import Store
@@ -41,7 +41,7 @@ def _indexed(state: Path) -> int:
     store = Store.open_existing(state)
     if store is None:
         return 0
-    with closing(store):
+    with contextlib.closing(store):
         return store.count_index()
 
 
@@ -198,3 +198,40 @@ def test_it_runs_without_anybody_who_reads_its_log(home: FakeHome, env: dict[str
             assert process.wait(10) == 0
         finally:
             process.kill()
+
+
+@pytest.mark.parametrize("reader", ["sleeps", "is gone"])
+def test_nobody_reads_the_log(home: FakeHome, env: dict[str, str], reader: str) -> None:
+    """A full pipe as stderr, or one without a reader, stops neither the start, the work, a reload nor the end."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writing, b"#" * 4096)
+    os.set_blocking(writing, True)
+    if reader == "is gone":
+        os.close(reading)
+    session = home.session("old", ago=3600)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "watcher", "run", "--log-level", "debug", "--log-format", "json"],
+        env=env,
+        cwd=home.path,
+        stdout=writing,
+        stderr=writing,
+        start_new_session=True,
+    )
+    tree = ProcessTree(process)
+    os.close(writing)
+    try:
+        wait_until(lambda: _indexed(home.state) == 1, "the first look")
+        session.turn("And the logout", "Yes.")
+        wait_until(lambda: (TITLE, "auto") in title_records(session.path), "the title")
+        process.send_signal(signal.SIGHUP)
+        session = home.session("new")
+        wait_until(lambda: (TITLE, "auto") in title_records(session.path), "the title after a reload")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(DEADLINE_SECONDS) == 0
+    finally:
+        tree.kill()
+        if reader == "sleeps":
+            os.close(reading)
