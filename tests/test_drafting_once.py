@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,23 @@ def test_a_failure_is_no_answer(home: House, server: ChatServer, place: Workplac
     assert place.store.made(session.session_id, Kind.RECAP) is None
     made = place.drafter.ask(draft_of(place, session, Kind.RECAP), Abort())
     assert isinstance(made, Ready)
+
+
+def test_an_answer_outlives_a_state_that_breaks_during_the_call(
+    home: House, server: ChatServer, place: Workplace
+) -> None:
+    """It is paid, and neither its tokens, nor what it taught, nor the text itself can be noted any more."""
+    session = home.session()
+
+    def answer(_: object) -> Reply:
+        with closing(sqlite3.connect(place.store.path)) as other:
+            for table in ("days", "learned", "made"):
+                other.execute(f"DROP TABLE IF EXISTS {table}")
+        return Reply(f"<recap>{RECAP}</recap>")
+
+    server.respond = answer
+    assert place.drafter.ask(draft_of(place, session, Kind.RECAP), Abort()) == Ready(Kind.RECAP, RECAP, "small")
+    assert len(server.requests()) == 1
 
 
 def test_who_comes_while_a_call_runs_gets_its_answer(home: House, server: ChatServer, place: Workplace) -> None:

@@ -12,6 +12,7 @@ from watcher.core.decisions import Decision, WaitUntil
 from watcher.core.generation import Kind
 from watcher.core.reasons import Reason
 from watcher.core.writing import Declined, Failed
+from watcher.errors import StateError
 from watcher.pipeline import FORGET_SECONDS, Pipeline, Refusal, Tracked, Unsafe
 
 PATH = "/h/projects/p/chats/a.jsonl"
@@ -109,6 +110,66 @@ def test_a_text_that_is_locked_out_is_kept(world: FakeWorld, pipeline: Pipeline)
     assert len(world.kept) == 1
     advance(world, pipeline, 100)
     assert len(world.calls) == 1
+
+
+def refuse_state(*_: object) -> None:
+    """What a full disk does to the state database."""
+    raise StateError("disk is full")
+
+
+@pytest.mark.parametrize("failing", ["write", "keep"])
+def test_an_answer_outlives_a_state_that_cannot_be_used(
+    world: FakeWorld, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """It is paid: held, tried again at each look and at the stop, never asked for again, and written once."""
+    put(world, Story().turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    world.outcome = Declined(Reason.LOCKED, "a lease") if failing == "keep" else world.outcome
+    with monkeypatch.context() as patch:
+        patch.setattr(world, failing, refuse_state)
+        with pytest.raises(StateError):
+            pipeline.on_answer(PATH, text("u1"))
+        put(world, Story().turn().turn())
+        for attempt in (pipeline.on_circumstances, lambda: pipeline.on_change(PATH), pipeline.on_stop):
+            with pytest.raises(StateError):
+                attempt()
+                pipeline.on_circumstances()
+        assert len(world.calls) == 1
+    pipeline.on_circumstances()
+    pipeline.on_circumstances()
+    assert len(world.kept if failing == "keep" else world.written) == 1
+
+
+def test_an_answer_of_a_deleted_session_is_not_held(
+    world: FakeWorld, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file is gone: so is its text."""
+    put(world, Story().turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "write", refuse_state)
+        with pytest.raises(StateError):
+            pipeline.on_answer(PATH, text("u1"))
+        world.files.clear()
+        pipeline.on_circumstances()
+    put(world, Story().turn())
+    pipeline.on_circumstances()
+    assert world.written == []
+
+
+def test_held_answers_are_bounded(world: FakeWorld, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound the oldest is given up, and its session asked for again at its next turn."""
+    monkeypatch.setattr("watcher.pipeline.MAX_UNPLACED", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "write", refuse_state)
+        for path in ("/p/1", "/p/2", "/p/3"):
+            put(world, Story().turn(), path)
+            with pytest.raises(StateError):
+                pipeline.on_answer(path, text("u1"))
+    pipeline.on_stop()
+    assert len(world.written) == 2
 
 
 @pytest.mark.parametrize(

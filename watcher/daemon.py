@@ -295,6 +295,7 @@ class Daemon:
             self._api.close()
         self._feed.stop()
         with self._state_trouble_told():
+            self._pipeline.on_stop()
             self._desk.save([session for session in self._pipeline.sessions() if session.settled])
         self._log.info(LogEvent.STOPPED)
 

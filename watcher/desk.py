@@ -331,9 +331,9 @@ class Desk:
         log = get_logger(_LOGGER[text.kind])
         user_turns = str(session.state.user_turns) if text.kind is Kind.RECAP else ""
         if isinstance(outcome, Written):
-            self._store.note_result(ref.session_id, "", user_turns, text.kind)
             log.info(_WRITTEN[text.kind], **{LogKey.SESSION: ref.session_id, "model": text.model})
             self._on_written(Note(text.kind, ref, text.text, text.model, outcome.uuid, outcome.cwd))
+            self._store.note_result(ref.session_id, "", user_turns, text.kind)
         elif isinstance(outcome, Declined):
             waits = outcome.reason in (Reason.LOCKED, Reason.WORKING, Reason.PAUSED)
             reason = "" if waits else outcome.reason.value

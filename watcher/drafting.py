@@ -235,12 +235,13 @@ class Drafter:
 
     def _ask(self, draft: Draft, abort: Abort) -> Ready | NoText:
         outcome = self.client(draft.endpoint).generate(draft.prompt, abort)
-        if outcome.tokens_in or outcome.tokens_out:
-            self._note_tokens(outcome.tokens_in or 0, outcome.tokens_out or 0)
+        # The answer is paid: a full disk costs the next one a call, not this one its answer.
+        with contextlib.suppress(StateError):
+            if outcome.tokens_in or outcome.tokens_out:
+                self._note_tokens(outcome.tokens_in or 0, outcome.tokens_out or 0)
         made = clean(draft, outcome)
         if isinstance(made, Ready):
-            # Before the lock is given up. A full disk costs the next one a call, not this one its answer.
-            with contextlib.suppress(StateError):
+            with contextlib.suppress(StateError):  # before the lock is given up
                 kept = MadeText(_digest(draft), made.text, made.model, self._clock())
                 self._store.put_made(draft.session_id, draft.kind, kept)
         return made
@@ -345,5 +346,6 @@ class StoreLearned:
         return None if data is None else Learned.from_json(json.dumps(data))
 
     def put(self, endpoint_key: str, learned: Learned) -> None:
-        """Keep it."""
-        self._store.learn(endpoint_key, json.loads(learned.to_json()))
+        """Keep it, if that can be done: an answer that came with it is worth more."""
+        with contextlib.suppress(StateError):
+            self._store.learn(endpoint_key, json.loads(learned.to_json()))

@@ -21,12 +21,11 @@ from watcher.core.session import SessionState
 from watcher.core.writing import Declined, Failed, WriteOutcome, Written
 from watcher.errors import StateError
 
-RETRY_LOCKED_SECONDS: Final = 10.0
-"""A kept text is tried again this often while a lease or a daemon holds the file (design 11: delivered within 15 s)."""
-RETRY_FAILED_SECONDS: Final = 300.0
 FORGET_SECONDS: Final = 900.0
 """A session that needs nothing and has been still for so long costs no memory any more."""
 MAX_TRACKED: Final = 1024
+MAX_UNPLACED: Final = 64
+"""Texts that are held while the state database can neither record a write nor keep them; beyond, the oldest goes."""
 _WORLDLY: Final = frozenset({Reason.PAUSED, Reason.BUDGET_EXHAUSTED})
 
 
@@ -180,6 +179,8 @@ class Pipeline:
         self._deadlines: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}
         self._ticket = itertools.count()
+        self._unplaced: dict[tuple[str, Kind], Text] = {}
+        """Answers that are neither written nor kept yet: they are paid."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -202,14 +203,15 @@ class Pipeline:
 
     def on_answer(self, path: str, answer: Text | Refusal | Hold) -> None:
         """A model call for the session at `path` has ended."""
+        if isinstance(answer, Text):
+            self._hold(path, answer)
         session = self._refresh(path)
         if session is None:
             return
         session.in_flight.discard(answer.kind)
         if isinstance(answer, Refusal):
             self._world.refused(session, answer)
-        elif isinstance(answer, Text):
-            self._place(session, answer)
+        self._place_held(session)
         self._evaluate(session)
 
     def on_owners(self) -> None:
@@ -233,8 +235,15 @@ class Pipeline:
 
     def on_circumstances(self) -> None:
         """Settings, switches, the budget or the brake may have changed: look at every session again."""
-        for path in list(self._sessions):
+        for path in dict.fromkeys((*self._sessions, *(path for path, _ in self._unplaced))):
             self._look(path)
+
+    def on_stop(self) -> None:
+        """The last chance for answers that could not be placed."""
+        for path, _ in tuple(self._unplaced):
+            session = self._refresh(path)
+            if session is not None:
+                self._place_held(session)
 
     def next_deadline(self) -> float | None:
         """When `on_deadline` has something to do, seconds since the epoch."""
@@ -257,6 +266,7 @@ class Pipeline:
         try:
             session = self._refresh(path)
             if session is not None:
+                self._place_held(session)
                 self._evaluate(session)
         except StateError:
             raise  # the state database serves them all
@@ -270,6 +280,8 @@ class Pipeline:
         if isinstance(seen, Missing | Unsafe):
             if isinstance(seen, Unsafe):
                 self._world.skipped(path, seen.why)
+            for kind in self._kinds:
+                self._unplaced.pop((path, kind), None)
             self._forget(path)
             return None
         if session is None:
@@ -314,15 +326,38 @@ class Pipeline:
         elif not session.in_flight and due is None and not session.blocked and not self._world.owned(session):
             self._leave(session)
 
-    def _place(self, session: Tracked, text: Text) -> None:
+    def _hold(self, path: str, text: Text) -> None:
+        self._unplaced[path, text.kind] = text
+        while len(self._unplaced) > MAX_UNPLACED:
+            oldest, kind = next(iter(self._unplaced))
+            del self._unplaced[oldest, kind]
+            if oldest in self._sessions:
+                self._sessions[oldest].in_flight.discard(kind)
+
+    def _place_held(self, session: Tracked) -> None:
+        for kind in self._kinds:
+            text = self._unplaced.pop((session.path, kind), None)
+            if text is None:
+                continue
+            session.in_flight.discard(kind)
+            try:
+                outcome = self._write_or_keep(session, text)
+            except StateError:
+                # On a full disk neither can be done, and another call must not be paid for.
+                session.in_flight.add(kind)
+                self._hold(session.path, text)
+                raise
+            if isinstance(outcome, Written):
+                self._refresh_quietly(session)
+            self._world.wrote(session, text, outcome)
+
+    def _write_or_keep(self, session: Tracked, text: Text) -> WriteOutcome:
         outcome = self._world.write(session, text)
         if isinstance(outcome, Declined) and outcome.reason in (Reason.LOCKED, Reason.WORKING, Reason.PAUSED):
             self._world.keep(session, text, outcome.reason)
         elif isinstance(outcome, Failed) and not outcome.anomaly:
             self._world.keep(session, text, outcome.detail)
-        self._world.wrote(session, text, outcome)
-        if isinstance(outcome, Written):
-            self._refresh_quietly(session)
+        return outcome
 
     def _refresh_quietly(self, session: Tracked) -> None:
         """Take our own line in without counting it as movement."""
