@@ -18,6 +18,7 @@ from watcher.core.writing import (
     Declined,
     Failed,
     Intent,
+    IntentNotKeptError,
     Payload,
     RecapLine,
     SessionFile,
@@ -68,11 +69,11 @@ class StoreIntents:
         self._store = store
 
     def begin(self, intent: Intent) -> None:
-        """Keep it, safe from a power cut; raises `OSError` so that nothing is written when that fails."""
+        """Keep it, safe from a power cut. Raises `IntentNotKeptError`, so that nothing is written when that fails."""
         try:
             self._store.put_intent(intent.uuid, intent_to_json(intent))
         except StateError as error:
-            raise OSError(None, f"the state database cannot be written: {error}") from error
+            raise IntentNotKeptError(str(error)) from error
 
     def done(self, uuid: str) -> None:
         """Forget it."""

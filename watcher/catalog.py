@@ -19,7 +19,7 @@ from watcher.edge.files import RealFiles
 from watcher.edge.liveness import Liveness
 from watcher.edge.scan import Found, Unreadable, Unsafe, scan
 from watcher.edge.store import IndexRow, Store
-from watcher.errors import NotFoundError, UsageError
+from watcher.errors import NotFoundError, UsageError, words_of
 from watcher.qwen.contract import PROJECTS_DIR, WINDOW_BYTES, sanitize_cwd
 from watcher.qwen.paths import SessionRef, session_ref
 from watcher.qwen.reading import Reading, read_state
@@ -224,13 +224,13 @@ def read_session(ref: SessionRef) -> Reading:
     try:
         fd = RealFiles().open_read(ref.path)
     except OSError as error:
-        raise NotFoundError(f"{ref.path}: {os.strerror(error.errno or 0)}") from error
+        raise NotFoundError(f"{ref.path}: {words_of(error)}") from error
     try:
         status = os.fstat(fd)
         found = Found(ref.path, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, 1, status.st_uid, 0)
         return _read(fd, found)
     except OSError as error:
-        raise NotFoundError(f"{ref.path}: {os.strerror(error.errno or 0)}") from error
+        raise NotFoundError(f"{ref.path}: {words_of(error)}") from error
     finally:
         os.close(fd)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +37,7 @@ from watcher.edge.text_model import (
     WireApi,
     in_this_process,
 )
-from watcher.errors import StateError
+from watcher.errors import StateError, words_of
 from watcher.qwen.model_choice import Choice, Missing, ModelChoice, explicit_choice
 from watcher.qwen.paths import SessionRef
 from watcher.qwen.reading import lines_of
@@ -131,7 +130,7 @@ class Drafter:
         try:
             entries = read_dialog(ref.path)
         except OSError as error:
-            return NoText(kind, Reason.NOT_FOUND, os.strerror(error.errno or 0))
+            return NoText(kind, Reason.NOT_FOUND, words_of(error))
         if self._config().model.source == EXTRACTIVE:
             # A megabyte of words and patterns that a session with another model does not need.
             from watcher.core.extractive import extract_recap_text, extract_title  # noqa: PLC0415
@@ -222,7 +221,7 @@ class Drafter:
                 before = self._answered_before(draft) if waited or not again else None
                 return before or self._ask(draft, abort)
         except OSError as error:
-            return NoText(draft.kind, Reason.MODEL_ERROR, f"cannot take the lock of the call: {error.strerror}")
+            return NoText(draft.kind, Reason.MODEL_ERROR, f"cannot take the lock of the call: {words_of(error)}")
 
     def _answered_before(self, draft: Draft) -> Ready | None:
         """The text that the same request gave."""

@@ -15,6 +15,8 @@ Expected failures of a decision or a write are values (`core.policy.Skip`, `core
 
 from __future__ import annotations
 
+import os
+
 
 class WatcherError(Exception):
     """Base of all errors raised on purpose here. `str()` is one line for a user, with the remedy."""
@@ -64,3 +66,10 @@ class RefusedError(WatcherError):
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
         self.reason = reason
+
+
+def words_of(error: OSError) -> str:
+    """What the system says went wrong, in words; what the error itself says where it carries no number."""
+    if error.strerror:
+        return error.strerror
+    return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from watcher.errors import AlreadyRunningError, StateError
+from watcher.errors import AlreadyRunningError, StateError, words_of
 
 LOCK_NAME = "watcher.lock"
 
@@ -59,7 +59,7 @@ def _lock(directory: Path) -> int:
         fd = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise StateError(
-            f"cannot use the state directory {directory}: {error.strerror}; "
+            f"cannot use the state directory {directory}: {words_of(error)}; "
             "make it writable, or set QWEN_WATCHER_STATE_DIR to another one"
         ) from error
     try:

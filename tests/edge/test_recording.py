@@ -751,7 +751,8 @@ def test_a_state_database_that_cannot_be_written_forbids_the_write(house: House)
     house.store._db.run("CREATE VIEW intents AS SELECT '' AS uuid, '{}' AS data WHERE 0")
     outcome = house.title()
     assert isinstance(outcome, Failed)
-    assert "state database" in outcome.detail
+    assert f"state database {house.store._db.path}" in outcome.detail
+    assert "[Errno" not in outcome.detail
     assert house.data == before
 
 

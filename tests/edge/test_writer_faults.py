@@ -23,6 +23,7 @@ from watcher.core.writing import (
     Declined,
     Failed,
     Intent,
+    IntentNotKeptError,
     Payload,
     RecapLine,
     SessionFile,
@@ -237,10 +238,13 @@ def test_an_intent_that_cannot_be_kept_forbids_the_write(bench: Bench, monkeypat
     before = bench.data
 
     def refuse(intent: Intent) -> None:
-        raise OSError(errno.ENOSPC, "no space for the state database")
+        raise IntentNotKeptError("no space for the state database")
 
     monkeypatch.setattr(bench.intents, "begin", refuse)
-    assert isinstance(bench.write(), Failed)
+    outcome = bench.write()
+    assert isinstance(outcome, Failed)
+    assert outcome.detail.endswith(": no space for the state database")
+    assert not outcome.unfinished
     assert bench.data == before
     assert "write" not in bench.files.names
 

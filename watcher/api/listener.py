@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from watcher.edge.text_model import Abort
-from watcher.errors import WatcherError
+from watcher.errors import WatcherError, words_of
 
 MAX_CONNECTIONS: Final = 64
 """So many are answered at once; one more is told at once to come back later."""
@@ -64,7 +64,7 @@ class Listener:
         except SocketError:
             raise
         except OSError as error:
-            raise SocketError(f"{self.path}: {error.strerror or error}") from error
+            raise SocketError(f"{self.path}: {words_of(error)}") from error
         self._thread.start()
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from watcher.config import LoadedConfig, default_config_text
 from watcher.core.controls import printable
 from watcher.core.redact import mask
 from watcher.core.secret import MASK
-from watcher.errors import ConfigError, UsageError
+from watcher.errors import ConfigError, UsageError, words_of
 from watcher.paths import config_path, socket_path
 from watcher.qwen.model_choice import Choice, ModelChoice
 from watcher.qwen.settings import QwenSettings
@@ -45,7 +45,7 @@ def init_config(*, force: bool) -> int:
     try:
         replace_file(path, default_config_text(), FILE_MODE)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}; set QWEN_WATCHER_CONFIG to another") from error
+        raise ConfigError(f"{path} cannot be written: {words_of(error)}; set QWEN_WATCHER_CONFIG to another") from error
     say(f"written: {path}")
     return 0
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from watcher.cli.output import fail
-from watcher.errors import WatcherError
+from watcher.errors import WatcherError, words_of
 
 INTERRUPTED: Final = 130
 
@@ -24,5 +24,5 @@ def exit_code_of(command: Callable[[], object]) -> int:
         return fail(error)
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
-        return fail(WatcherError(f"{error.strerror or type(error).__name__}{where}"))
+        return fail(WatcherError(f"{words_of(error)}{where}"))
     return result if isinstance(result, int) else 0

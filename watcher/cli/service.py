@@ -14,7 +14,7 @@ from watcher.cli.service_choices import LOCAL_EXAMPLE, ask_model, at_terminal, c
 from watcher.config import load_config
 from watcher.doctor.service import service_environment
 from watcher.edge.store import Store
-from watcher.errors import ServiceError, StateError
+from watcher.errors import ServiceError, StateError, words_of
 from watcher.instance import running_pid
 from watcher.model_keys import key_variables
 from watcher.paths import config_path, home_dir, state_dir
@@ -115,7 +115,7 @@ def show_logs(*, follow: bool, lines: int) -> int:
         return 1 if subprocess.run(command, check=False).returncode else 0
     except OSError as error:
         raise ServiceError(
-            f"{command[0]}: {error.strerror}; `qwen-watcher run` shows the log in the foreground"
+            f"{command[0]}: {words_of(error)}; `qwen-watcher run` shows the log in the foreground"
         ) from error
 
 

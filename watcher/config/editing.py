@@ -9,7 +9,7 @@ from pathlib import Path
 from watcher.atomic_file import replace_file
 from watcher.config.sources import check_text, read_config_text
 from watcher.config.text import default_config_text
-from watcher.errors import ConfigError
+from watcher.errors import ConfigError, words_of
 
 
 def with_values(text: str, values: Mapping[str, object]) -> str:
@@ -39,4 +39,4 @@ def save_values(environ: Mapping[str, str], path: Path, values: Mapping[str, obj
         mode = stat.S_IMODE(path.stat().st_mode) if old is not None else 0o600
         replace_file(path, new, mode)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}") from error
+        raise ConfigError(f"{path} cannot be written: {words_of(error)}") from error

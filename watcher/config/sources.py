@@ -16,7 +16,7 @@ from pathlib import Path
 
 from watcher.config.model import ENV_PREFIX, Config, Key, LoadedConfig, config_fields, env_variable, sections
 from watcher.config.text import display_value, expected_values
-from watcher.errors import ConfigError
+from watcher.errors import ConfigError, words_of
 from watcher.paths import CONFIG_VARIABLE, STATE_DIR_VARIABLE, config_path, home_dir
 
 PLAIN_VARIABLES = (CONFIG_VARIABLE, STATE_DIR_VARIABLE)
@@ -87,7 +87,7 @@ def read_config_text(file: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+        raise ConfigError(f"{file}: cannot be read: {words_of(error)}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
 

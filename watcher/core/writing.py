@@ -131,12 +131,16 @@ class Intent:
     label: str = ""
 
 
+class IntentNotKeptError(Exception):
+    """An intent cannot be kept, so nothing may be written: a crash could not be put right. The text says why."""
+
+
 class IntentLog(Protocol):
     """Where intents are kept.
 
-    `begin` is durable when it returns; it may raise `OSError` to forbid the write. The writer calls `done` for a write
-    that did not happen; after a `Written` the caller does, once it has noted what was written. An intent that is left
-    open is one that `recover` must look at: a line that could not be read back, corrected, or ended.
+    `begin` is durable when it returns; it raises `IntentNotKeptError` to forbid the write. The writer calls `done` for
+    a write that did not happen; after a `Written` the caller does, once it has noted what was written. An intent that
+    is left open is one that `recover` must look at: a line that could not be read back, corrected, or ended.
     """
 
     def begin(self, intent: Intent) -> None: ...

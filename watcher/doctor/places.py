@@ -19,6 +19,7 @@ from watcher.doctor.values import Check, DoctorContext, Status, can, worst
 from watcher.edge.mounts import FileSystemKind, classify
 from watcher.edge.scan import Unreadable, chats_dirs
 from watcher.edge.watch_limits import explain_limit, is_limit
+from watcher.errors import words_of
 from watcher.qwen.roots import Root
 
 PROJECTS = "projects"
@@ -108,7 +109,7 @@ def check_events(context: DoctorContext) -> Check:
     try:
         seconds = measure_event(directory)
     except OSError as error:
-        reason = explain_limit(error) if is_limit(error) else error.strerror or str(error)
+        reason = explain_limit(error) if is_limit(error) else words_of(error)
         return Check("events", Status.FAIL, f"watching {directory} failed: {reason}", fix)
     if seconds is None:
         return Check("events", Status.FAIL, f"no event from {directory} within {EVENT_SECONDS:g} s", fix)

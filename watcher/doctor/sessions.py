@@ -17,6 +17,7 @@ import psutil
 from watcher.doctor.values import Check, DoctorContext, Status, can, edit, worst
 from watcher.edge.files import RealFiles
 from watcher.edge.scan import Found, Unsafe, scan
+from watcher.errors import words_of
 from watcher.qwen.contract import LEASE_DIR, MIN_WRITABLE_VERSION, PROJECTS_DIR, parse_version
 from watcher.qwen.reading import read_state
 from watcher.qwen.versions import is_tested
@@ -138,7 +139,7 @@ def _check_leases(base: Path) -> Check | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        detail = f"{directory} cannot be read ({error.strerror}), so every session counts as held"
+        detail = f"{directory} cannot be read ({words_of(error)}), so every session counts as held"
         return Check("leases", Status.FAIL, detail, shlex.join(["chmod", "u+rwx", str(directory)]))
     leases = {session: _read_lease(directory / name) for name in names for session in (_session_of(name),)}
     if not leases:

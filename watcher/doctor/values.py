@@ -17,7 +17,7 @@ from watcher.edge.mounts import Mount, read_mounts
 from watcher.edge.store import Store
 from watcher.edge.text_model import Endpoint
 from watcher.edge.watch_limits import InotifyUse, read_inotify_use
-from watcher.errors import WatcherError
+from watcher.errors import WatcherError, words_of
 from watcher.qwen.roots import Root
 from watcher.qwen.settings import QwenSettings
 from watcher.service import ServiceStatus
@@ -149,4 +149,4 @@ def _run(name: str, check: CheckFunction, context: DoctorContext) -> Check:
         return Check(name, Status.FAIL, str(error))
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        return Check(name, Status.FAIL, f"the check could not be made: {error.strerror or error}{where}")
+        return Check(name, Status.FAIL, f"the check could not be made: {words_of(error)}{where}")

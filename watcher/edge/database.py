@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from watcher.errors import StateError
+from watcher.errors import StateError, words_of
 
 BUSY_SECONDS: Final = 5.0
 """How long a statement waits for another process's transaction before it fails."""
@@ -188,7 +188,7 @@ class Database:
             directory.chmod(0o700)
         except OSError as error:
             raise StateError(
-                f"cannot create the state directory {directory} ({error.strerror}): make its parent writable, or set "
+                f"cannot create the state directory {directory} ({words_of(error)}): make its parent writable, or set "
                 "QWEN_WATCHER_STATE_DIR"
             ) from error
 
@@ -240,7 +240,7 @@ class Database:
             raise StateError(f"state database {self.path}: {error}: {remedy}") from error
         except OSError as error:
             raise StateError(
-                f"state database {self.path}: {error.strerror}: {_REMEDIES[sqlite3.SQLITE_CANTOPEN]}"
+                f"state database {self.path}: {words_of(error)}: {_REMEDIES[sqlite3.SQLITE_CANTOPEN]}"
             ) from error
 
     def _heal(self, error: sqlite3.Error) -> None:

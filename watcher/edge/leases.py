@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from watcher.errors import words_of
 from watcher.qwen.contract import lease_paths
 
 
@@ -24,7 +25,7 @@ def lease_state(runtime_base: Path, *session_ids: str) -> str | None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            return f"the writer lease cannot be looked at ({error.strerror or type(error).__name__}): {path}"
+            return f"the writer lease cannot be looked at ({words_of(error)}): {path}"
         except ValueError:  # a NUL in the path
             return "the path of the writer lease cannot be looked at"
         return f"a writer lease stands at {path}"

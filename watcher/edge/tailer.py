@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Generic, Protocol, TypeVar
 
+from watcher.errors import words_of
 from watcher.qwen.contract import ARCHIVE_DIR
 
 CHUNK_BYTES: Final = 1 << 20
@@ -183,11 +184,11 @@ class Tail(Generic[Line, Item]):
         except (FileNotFoundError, NotADirectoryError):
             return TailResult(Change.ARCHIVED if self._is_archived() else Change.GONE)
         except OSError as error:
-            return TailResult(Change.UNREADABLE, detail=os.strerror(error.errno or 0))
+            return TailResult(Change.UNREADABLE, detail=words_of(error))
         try:
             return self._read(fd, now)
         except OSError as error:
-            return TailResult(Change.UNREADABLE, detail=os.strerror(error.errno or 0))
+            return TailResult(Change.UNREADABLE, detail=words_of(error))
         finally:
             os.close(fd)
 

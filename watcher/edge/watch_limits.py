@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from watcher.errors import words_of
+
 _SYSCTLS: Final = Path("/proc/sys/fs/inotify")
 _SUGGESTED_WATCHES: Final = 524_288
 _SUGGESTED_INSTANCES: Final = 1024
@@ -51,7 +53,7 @@ def explain_limit(error: OSError) -> str:
         return _advice("max_user_watches", _SUGGESTED_WATCHES)
     if error.errno == errno.EMFILE and _sysctl("max_user_instances") is not None:
         return _advice("max_user_instances", _SUGGESTED_INSTANCES)
-    return f"the system refused to watch files ({os.strerror(error.errno or 0)}): close programs that hold many files"
+    return f"the system refused to watch files ({words_of(error)}): close programs that hold many files"
 
 
 def _advice(name: str, suggested: int) -> str:

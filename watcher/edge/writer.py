@@ -24,6 +24,7 @@ from watcher.core.writing import (
     Failed,
     Intent,
     IntentLog,
+    IntentNotKeptError,
     Payload,
     SessionFile,
     Target,
@@ -33,6 +34,7 @@ from watcher.core.writing import (
     judge,
 )
 from watcher.edge.files import Files, FileStat
+from watcher.errors import words_of
 from watcher.qwen.contract import WINDOW_BYTES, session_id_of
 from watcher.qwen.reading import Reading, events_of, read_state
 from watcher.qwen.records import encode_recap, encode_title
@@ -253,7 +255,12 @@ class SessionWriter:
         """Note the intent, then look once more at all that may have changed meanwhile; the lease last, since an append
         under a lease is the one thing that cannot be corrected. False when the file moved: read it again.
         """
-        self._intents.begin(intent)
+        try:
+            self._intents.begin(intent)
+        except IntentNotKeptError as error:
+            raise _Stop(
+                Failed(Reason.UNSAFE_FILE, f"nothing is written, since it cannot be noted first: {error}")
+            ) from error
         may_write = False
         try:
             blocked = target.blocked()
@@ -428,4 +435,4 @@ def _refusal(error: OSError) -> Declined:
 
 
 def _words(error: OSError) -> str:
-    return f"cannot write: {os.strerror(error.errno) if error.errno else error}"
+    return f"cannot write: {words_of(error)}"

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from watcher.errors import words_of
+
 MAX_FILE_BYTES: Final = 1024 * 1024
 """Settings and `.env` files are a few KiB; something larger is not one."""
 
@@ -106,7 +108,7 @@ def read_file(path: Path) -> FileText:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno not in {errno.ENOENT, errno.ENOTDIR}:
-            return FileText(path, stamp_of(path), None, f"cannot be read: {error.strerror}")
+            return FileText(path, stamp_of(path), None, f"cannot be read: {words_of(error)}")
         return FileText(path, ABSENT, None)
     try:
         return _read_open(path, descriptor)
@@ -124,7 +126,7 @@ def _read_open(path: Path, descriptor: int) -> FileText:
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        return FileText(path, _stamp(found), None, f"cannot be read: {error.strerror}")
+        return FileText(path, _stamp(found), None, f"cannot be read: {words_of(error)}")
     if len(content) > MAX_FILE_BYTES:
         return FileText(path, _stamp(found), None, f"is larger than {MAX_FILE_BYTES // 1024} KiB")
     return FileText(path, _stamp(found), content.decode("utf-8", "replace").removeprefix("\ufeff"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from watcher.atomic_file import replace_file
-from watcher.errors import ServiceError
+from watcher.errors import ServiceError, words_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def write_file(path: Path, text: str, mode: int) -> None:
     try:
         replace_file(path, text, mode)
     except OSError as error:
-        raise ServiceError(f"{path} cannot be written: {error.strerror}") from error
+        raise ServiceError(f"{path} cannot be written: {words_of(error)}") from error
 
 
 @contextmanager
@@ -90,4 +90,4 @@ def _apply(change: FileChange) -> None:
     try:
         change.path.unlink(missing_ok=True)
     except OSError as error:
-        raise ServiceError(f"{change.path} cannot be removed: {error.strerror}") from error
+        raise ServiceError(f"{change.path} cannot be removed: {words_of(error)}") from error

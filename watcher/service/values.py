@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
+
+from watcher.errors import words_of
 
 SERVICE_NAME = "qwen-watcher"
 FOREGROUND_HINT = "start it in the foreground instead: qwen-watcher run"
@@ -52,7 +53,7 @@ def command_runner(environ: Mapping[str, str], *, timeout_seconds: float = COMMA
         except subprocess.TimeoutExpired:
             return CommandResult(124, "", f"{argv[0]} did not answer within {timeout_seconds:g} s")
         except OSError as error:
-            return CommandResult(127, "", f"{argv[0]}: {os.strerror(error.errno or 0)}")
+            return CommandResult(127, "", f"{argv[0]}: {words_of(error)}")
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     return run

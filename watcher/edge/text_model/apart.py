@@ -21,7 +21,7 @@ from watcher.edge.text_model.abort import Abort
 from watcher.edge.text_model.endpoint import HttpRequest
 from watcher.edge.text_model.exchange import Exchange, Fault, HttpReply, NoReply, in_this_process
 from watcher.edge.text_model.network import TLS_VARIABLES, Route
-from watcher.errors import ModelSetupError
+from watcher.errors import ModelSetupError, words_of
 
 GRACE_SECONDS: Final = 10.0
 """The process keeps the time limit itself; it is killed when it is so late, as on a machine without any memory left."""
@@ -45,7 +45,7 @@ def in_another_process(route: Route, environ: Mapping[str, str]) -> Exchange:
         try:
             found = _ask(question, timeout_seconds + GRACE_SECONDS, abort)
         except OSError as error:
-            return NoReply(Fault.SETUP, f"cannot start a process for the request: {os.strerror(error.errno or 0)}")
+            return NoReply(Fault.SETUP, f"cannot start a process for the request: {words_of(error)}")
         if abort.is_set():
             return NoReply(Fault.ABORTED)
         if found is None:
