@@ -25,7 +25,7 @@ from watcher.core.write_rules import RecapBasis
 from watcher.core.writing import Declined, Failed, WriteOutcome, Written
 from watcher.drafting import Draft, Drafter, NoText, Ready
 from watcher.edge.scan import DirScan, scan_dir, unsafe_status
-from watcher.edge.store import IndexRow, JournalKind, Store
+from watcher.edge.store import IndexRow, JournalEntry, JournalKind, Store
 from watcher.edge.text_model import Abort, NotAsked
 from watcher.errors import StateError
 from watcher.facts import FileFacts, Surveyor
@@ -329,20 +329,21 @@ class Desk:
         """Record and log what became of a text: one line for success, one for a failure, none for a lost race."""
         ref = _ref(session)
         log = get_logger(_LOGGER[text.kind])
-        user_turns = str(session.state.user_turns) if text.kind is Kind.RECAP else ""
         if isinstance(outcome, Written):
             log.info(_WRITTEN[text.kind], **{LogKey.SESSION: ref.session_id, "model": text.model})
             self._on_written(Note(text.kind, ref, text.text, text.model, outcome.uuid, outcome.cwd))
-            self._store.note_result(ref.session_id, "", user_turns, text.kind)
+            self._store.note_result(ref.session_id, "", "", text.kind)
         elif isinstance(outcome, Declined):
-            waits = outcome.reason in (Reason.LOCKED, Reason.WORKING, Reason.PAUSED)
+            waits = _stands_or_will(outcome)
             reason = "" if waits else outcome.reason.value
-            self._store.note_result(ref.session_id, reason, user_turns if waits else outcome.detail, text.kind)
+            self._store.note_result(ref.session_id, reason, "" if waits else outcome.detail, text.kind)
             say = log.warning if outcome.reason is Reason.UNSAFE_FILE else log.debug
             say("not_written", **_fields(ref, outcome.reason, outcome.detail))
         else:
             self._store.note_result(ref.session_id, outcome.reason.value, outcome.detail, text.kind)
             log.warning(_FAILED[text.kind], **_fields(ref, outcome.reason, outcome.detail))
+        if text.kind is Kind.RECAP and _stands_or_will(outcome):
+            self._store.note_made(ref.session_id, text.turn, session.state.user_turns, text.kind)
         self._tell_anomaly(ref, outcome)
 
     def _tell_anomaly(self, ref: SessionRef, outcome: WriteOutcome) -> None:
@@ -357,25 +358,29 @@ class Desk:
             return None
         look = cast("Look", session.seen)
         ref = _ref(session)
-        # By the numbers of this session's entries: commands write to the journal at the same time.
-        newest = self._store.entries(session_id=ref.session_id, limit=1)
+        # By what stood in the journal: commands write to it at the same time.
+        before = {each.seq: each.record_uuid for each in self._store.entries(session_id=ref.session_id)}
         retry = self._recorder.deliver(ref, look.state, look.size, session.still_since, look.reading)
-        written = self._store.entries(
-            after_seq=newest[-1].seq if newest else 0,
-            kinds=(JournalKind.TITLE, JournalKind.RECAP),
-            session_id=ref.session_id,
-        )
-        for entry in written:
-            kind = Kind.RECAP if entry.kind is JournalKind.RECAP else Kind.TITLE
-            get_logger(_LOGGER[kind]).info(
-                _WRITTEN[kind], **{LogKey.SESSION: ref.session_id, "model": entry.model, "delivered": True}
-            )
-            self._on_written(Note(kind, ref, entry.text, entry.model, entry.record_uuid, entry.cwd))
+        for entry in self._store.entries(session_id=ref.session_id):
+            if before.get(entry.seq) != entry.record_uuid:
+                self._delivered(ref, entry, again=entry.seq in before)
         del now
         if retry is None:
             return None
         at = self._pause_ends_at() if retry.at is None else retry.at
         return WaitUntil(at, Reason.LOCKED, retry.why)
+
+    def _delivered(self, ref: SessionRef, entry: JournalEntry, *, again: bool) -> None:
+        """Log what was written without a model call: what was told before (appended again, put back, brought back into
+        sight) at level debug, since one line a text is enough.
+        """
+        kind = Kind.RECAP if entry.kind is JournalKind.RECAP else Kind.TITLE
+        log = get_logger(_LOGGER[kind])
+        if again or entry.kind not in (JournalKind.TITLE, JournalKind.RECAP):
+            log.debug(LogEvent.WRITTEN_AGAIN, **{LogKey.SESSION: ref.session_id, "purpose": entry.kind.value})
+            return
+        log.info(_WRITTEN[kind], **{LogKey.SESSION: ref.session_id, "model": entry.model, "delivered": True})
+        self._on_written(Note(kind, ref, entry.text, entry.model, entry.record_uuid, entry.cwd))
 
     def faulted(self, path: str, error: Exception) -> None:
         """Log an error that nobody expected: its kind and place, no values."""
@@ -444,6 +449,13 @@ def _index_row(session: Tracked, owners: Ownership) -> IndexRow:
         recap_at=state.recap.at if state.recap else None,
         version=state.version,
     )
+
+
+def _stands_or_will(outcome: WriteOutcome) -> bool:
+    """Whether the text was written, or is kept until it can be (`pipeline.Pipeline`)."""
+    if isinstance(outcome, Declined):
+        return outcome.reason in (Reason.LOCKED, Reason.WORKING, Reason.PAUSED)
+    return isinstance(outcome, Written) or not outcome.anomaly
 
 
 def _ref(session: Tracked) -> SessionRef:

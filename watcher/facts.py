@@ -284,10 +284,8 @@ class Surveyor:
 
 
 def _made(attempts: Attempts) -> MadeRecap | None:
-    """Our last recap, which the attempt's note of success tells of: the user turns that it had before it."""
-    if not attempts.count or attempts.last_reason or not attempts.last_detail.isdigit():
-        return None
-    return MadeRecap(attempts.last_turn, int(attempts.last_detail))
+    """Our last recap, whatever became of later attempts."""
+    return MadeRecap(attempts.made_turn, attempts.made_user_turns) if attempts.made_turn else None
 
 
 def looks_unsafe(ref: SessionRef, state: SessionState) -> str:

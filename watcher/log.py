@@ -49,6 +49,8 @@ class LogEvent(StrEnum):
     TITLE_FAILED = "title_failed"
     RECAP_WRITTEN = "recap_written"
     RECAP_FAILED = "recap_failed"
+    WRITTEN_AGAIN = "written_again"
+    """A title or recap that was told before was appended once more: at level debug, with its journal `purpose`."""
     DECISION = "decision"
     """What was decided for a session, and why: `run --dry-run`, and at level debug."""
     MODEL_HELD = "model_held"

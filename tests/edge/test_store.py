@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from watcher.core.generation import Kind
 from watcher.edge.database import Database
 from watcher.edge.store import (
+    FILE_NAME,
     Anomaly,
     Attempts,
     Baseline,
@@ -36,6 +37,7 @@ from watcher.edge.store import (
     Stamp,
     Store,
 )
+from watcher.edge.store_schema import APPLICATION_ID, MIGRATIONS
 from watcher.errors import StateError
 
 SESSION = "0B8F4C1E-7a52-4f0e-9d53-5c1f0f7a9e01"
@@ -88,6 +90,23 @@ def test_attempts_are_counted_before_the_call_and_survive_a_restart(directory: P
     with opened(directory) as store:
         assert store.attempts(SESSION.upper()) == Attempts(2, "turn-2", "model_error", "host 500", NOW + 1)
         assert store.failed_attempts(NOW) == 1
+
+
+def test_what_was_made_is_remembered_whatever_becomes_of_later_attempts(directory: Path) -> None:
+    """Of a later attempt that fails, is taken back, or is cut off by the end of the process."""
+    with opened(directory) as store:
+        store.note_attempt(SESSION, "turn-3", NOW, Kind.RECAP)
+        assert store.attempts(SESSION, Kind.RECAP).made_turn == ""
+        store.note_made(SESSION, "turn-3", 3, Kind.RECAP)
+        store.note_attempt(SESSION, "turn-5", NOW + 1, Kind.RECAP)
+        store.note_result(SESSION, "model_error", "host 500", Kind.RECAP)
+        store.note_attempt(SESSION, "turn-6", NOW + 2, Kind.RECAP)
+        store.take_back_attempt(SESSION, Kind.RECAP)
+        store.note_attempt(SESSION, "turn-7", NOW + 3, Kind.RECAP)
+    with opened(directory) as store:
+        found = store.attempts(SESSION, Kind.RECAP)
+        assert (found.last_turn, found.made_turn, found.made_user_turns) == ("turn-7", "turn-3", 3)
+        assert store.attempts(SESSION).made_turn == ""
 
 
 def test_titles_and_recaps_are_counted_apart(store: Store) -> None:
@@ -586,6 +605,24 @@ def test_an_older_database_is_brought_up_to_date(tmp_path: Path) -> None:
         assert database.row("PRAGMA user_version") == (2,)
     with closing(Database(path, (first, second), 1)) as database:
         assert database.rows("SELECT * FROM a") == [(1, 7)]
+
+
+def test_what_a_recap_knew_survives_the_change_of_the_schema(tmp_path: Path) -> None:
+    """Version 2 kept it in the note of the last success, and lost it with the next attempt."""
+    rows = {
+        "made": ("recap", 2, "turn-3", "", "3"),
+        "failed": ("recap", 1, "turn-4", "model_error", "500"),
+        "begun": ("recap", 1, "turn-5", "", ""),
+        "titled": ("title", 1, "turn-6", "", "7"),
+    }
+    with closing(Database(tmp_path / FILE_NAME, MIGRATIONS[:2], APPLICATION_ID)) as database:
+        for session, row in rows.items():
+            database.run("INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?, 1.0)", (session, *row))
+    with closing(Store.open(tmp_path)) as store:
+        found = {session: store.attempts(session, Kind(row[0])) for session, row in rows.items()}
+    known = {session: (each.made_turn, each.made_user_turns) for session, each in found.items()}
+    assert known == {"made": ("turn-3", 3), "failed": ("", 0), "begun": ("", 0), "titled": ("", 0)}
+    assert found["failed"].last_detail == "500"
 
 
 def test_a_failed_transaction_leaves_nothing(tmp_path: Path) -> None:

@@ -329,11 +329,37 @@ def test_the_end_of_an_owner_that_a_restarted_watcher_never_saw_come_is_noticed(
             wait_asleep(watching)
             end(owner)
             wait_recap(session, watching, 2, DELIVERY_SECONDS)
+            told = watching.wait_event("written_again", session=session.session_id)
+            assert (told["logger"], told["level"], told["purpose"]) == ("SESSION_RECAP", "debug", "recap")
+            assert watching.log("recap_written") == []
     records = session.records()
     assert recap_texts(session.path) == [RECAP, RECAP]
     assert records[-1]["uuid"] in chain_of(records)
     assert [each["record_uuid"] for each in tail(env)] == [records[-1]["uuid"]]
     assert len(server.requests()) == 1
+
+
+def test_a_failed_call_does_not_forget_the_recap_before_it(
+    home: FakeHome, server: ChatServer, env: dict[str, str]
+) -> None:
+    """The terminal chained past the recap of three turns; after a failure two turns later, the user rewinds to it."""
+    with running(code=WAIT_ALONE) as owner, Watching(env) as watching:
+        session = owned_session(home, owner.pid)
+        third = session.tail
+        wait_recap(session, watching)
+        server.script(Reply(status=500, text="no"), kind=Kind.RECAP)
+        session.turn("And the logout", "Done.")
+        session.turn("And the signup", "Done.")
+        watching.wait_event("recap_failed", session=session.session_id)
+        session.tail = third
+        session.system("rewind", {"truncatedCount": 4})
+        watching.wait_event("decision", session=session.session_id, detail="0 of 2 prompts since the last recap")
+        session.turn("Another way then", "Done.")
+        watching.wait_event("decision", session=session.session_id, detail="1 of 2 prompts since the last recap")
+        assert len(server.requests()) == 2
+        session.turn("And the mails", "Done.")
+        wait_recap(session, watching, 2)
+    assert len(server.requests()) == 3
 
 
 def test_the_terminal_of_an_editors_agent_is_no_sign_of_life(

@@ -85,7 +85,7 @@ class Store(FileIndex, Journal):
     def attempts(self, session_id: str, kind: Kind = Kind.TITLE) -> Attempts:
         """How often this was tried for the session; all zero when never."""
         row = self._db.row(
-            "SELECT count, last_turn, last_reason, last_detail, last_at FROM attempts "
+            "SELECT count, last_turn, last_reason, last_detail, last_at, made_turn, made_user_turns FROM attempts "
             "WHERE session_id = ? AND kind = ?",
             (session_id.lower(), kind.value),
         )
@@ -95,7 +95,8 @@ class Store(FileIndex, Journal):
         """Count an attempt for this turn, before the call is made; returns the new count."""
         with self._db.transaction() as db:
             db.execute(
-                "INSERT INTO attempts VALUES (?, ?, 1, ?, '', '', ?) ON CONFLICT (session_id, kind) DO UPDATE SET "
+                "INSERT INTO attempts (session_id, kind, count, last_turn, last_reason, last_detail, last_at) "
+                "VALUES (?, ?, 1, ?, '', '', ?) ON CONFLICT (session_id, kind) DO UPDATE SET "
                 "count = count + 1, last_turn = excluded.last_turn, last_reason = '', last_detail = '', "
                 "last_at = excluded.last_at",
                 (session_id.lower(), kind.value, text(turn), at),
@@ -117,6 +118,13 @@ class Store(FileIndex, Journal):
         self._db.run(
             "UPDATE attempts SET last_reason = ?, last_detail = ? WHERE session_id = ? AND kind = ?",
             (text(reason), text(detail), session_id.lower(), kind.value),
+        )
+
+    def note_made(self, session_id: str, turn: str, user_turns: int, kind: Kind) -> None:
+        """A text came of the last attempt, and stands or will: the newest prompt it knew, and how many there were."""
+        self._db.run(
+            "UPDATE attempts SET made_turn = ?, made_user_turns = ? WHERE session_id = ? AND kind = ?",
+            (text(turn), user_turns, session_id.lower(), kind.value),
         )
 
     def reset_attempts(self, session_id: str, kind: Kind = Kind.TITLE) -> None:

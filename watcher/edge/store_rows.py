@@ -40,13 +40,18 @@ class PendingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """How often a text was tried for a session, and how the last try ended. `last_turn` is the uuid of its prompt."""
+    """How often a text was tried for a session, and how the last try ended. `last_turn` is the uuid of its prompt.
+
+    `made_turn` is that of the newest text that came of a try, "" before any; `made_user_turns` so many prompts it knew.
+    """
 
     count: int = 0
     last_turn: str = ""
     last_reason: str = ""
     last_detail: str = ""
     last_at: float | None = None
+    made_turn: str = ""
+    made_user_turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,17 @@ _V2 = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_V1, _V2)
+_V3 = (
+    # The newest recap that was made: what it knew outlives every later attempt, whatever became of that.
+    "ALTER TABLE attempts ADD COLUMN made_turn TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE attempts ADD COLUMN made_user_turns INTEGER NOT NULL DEFAULT 0",
+    """
+    UPDATE attempts SET made_turn = last_turn, made_user_turns = CAST(last_detail AS INTEGER), last_detail = ''
+    WHERE kind = 'recap' AND count > 0 AND last_reason = '' AND last_detail GLOB '[0-9]*'
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_V1, _V2, _V3)
 
 VERSION = len(MIGRATIONS)
 """The schema version that this program reads and writes."""
