@@ -315,6 +315,16 @@ def test_a_redirect_takes_no_key_along() -> None:
         assert other.requests == []
 
 
+@pytest.mark.parametrize("location", ["", "http://[::bad", "javascript:alert(1)", "http://\xff\xfe/", "https://a b/"])
+def test_a_redirect_to_nowhere_is_a_redirect_like_others(location: str) -> None:
+    """Its address is not even read, so it is neither an outage nor a fault of the settings."""
+    with ModelServer(always(Response(301, b"", {"location": location}))) as server:
+        outcome = Desk().ask(make_endpoint(f"{server.url}/v1"))
+    assert "redirect" in detail(outcome)
+    assert isinstance(outcome, Failure)
+    assert (outcome.status, outcome.retry_at) == (301, None)
+
+
 def test_a_private_authority_is_trusted_when_it_is_named(authority: Path, server_tls: ssl.SSLContext) -> None:
     """By SSL_CERT_FILE, or by the variable that Node has for it; else the failure says what to do (report H3)."""
     with ModelServer(unless(), tls=server_tls) as server:

@@ -96,7 +96,7 @@ def parse_reply(payload: Json, key: str | None) -> Reply:
     candidate = as_object(candidates[0])
     pieces = Pieces(
         at_limit=candidate.get("finishReason") == "MAX_TOKENS",
-        blocked=candidate.get("finishReason") in _BLOCKED,
+        blocked=as_text(candidate.get("finishReason")) in _BLOCKED,
         thoughts=bool(count(usage.get("thoughtsTokenCount"))),
         tokens_in=tokens_in,
         tokens_out=tokens_out,

@@ -102,7 +102,13 @@ def _make_client(route: Route, tls: ssl.SSLContext) -> httpx.AsyncClient:
         trust_env=False,
         follow_redirects=False,
         timeout=None,  # noqa: S113 - the whole exchange is under one time limit
+        event_hooks={"response": [_forget_location]},
     )
+
+
+async def _forget_location(response: httpx.Response) -> None:
+    """httpx reads the address of a redirect also when it is not to follow it, and fails on one that it cannot use."""
+    response.headers.pop("location", None)
 
 
 @dataclass(slots=True)
