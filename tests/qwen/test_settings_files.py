@@ -59,6 +59,8 @@ def test_comments_are_taken_out_and_strings_kept(text: str, values: dict[str, An
         ("{'a': 1}", "is not valid JSON"),
         ("[1]", "is not a JSON object"),
         ("null", "is not a JSON object"),
+        ('{"a": NaN}', "is not valid JSON"),
+        ('{"a": [-Infinity]}', "is not valid JSON"),
         ('{"a":' * 80 + "1" + "}" * 80, "nested more than"),
         ('{"a":' * 100_000, "is not valid JSON"),
     ],

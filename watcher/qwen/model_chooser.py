@@ -264,8 +264,11 @@ def _is_anthropics_own(url: str) -> bool:
 
 
 def _service(url: str) -> str:
-    """Scheme, host and port of a base URL: who gets what is sent there."""
-    parts = urlsplit(url.strip())
+    """Scheme, host and port of a base URL: who gets what is sent there. Of what is no address, all."""
+    try:
+        parts = urlsplit(url.strip())
+    except ValueError:
+        return url.strip()
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}"
 
 

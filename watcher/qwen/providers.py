@@ -103,8 +103,13 @@ def string(value: object) -> str:
 
 
 def number(value: object) -> float | None:
-    """`value` when it is a number, else None; true and false are none."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """`value` when it is a number, else None; true and false are none, nor is one with hundreds of digits."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def as_auth_type(text: str) -> AuthType | None:
@@ -151,7 +156,7 @@ def _read_entry(provider: str, auth_type: AuthType, model: object) -> ProviderEn
     moves_wire = auth_type is AuthType.OPENAI_RESPONSES
     wire = model.get("wireApi")
     if wire is not None:
-        if wire not in _OPENAI_WIRES:
+        if not isinstance(wire, str) or wire not in _OPENAI_WIRES:
             return 'has a wireApi that is neither "chat-completions" nor "responses"'
         if auth_type not in _OPENAI_TYPES:
             return f"has a wireApi, which {auth_type} models do not have"

@@ -153,7 +153,7 @@ def parse_settings(text: str) -> tuple[Mapping[str, object], str]:
     if not bare.strip():
         return {}, ""
     try:
-        value = json.loads(bare)
+        value = json.loads(bare, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         return {}, f"is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno}"
     except (ValueError, RecursionError) as error:
@@ -163,6 +163,10 @@ def parse_settings(text: str) -> tuple[Mapping[str, object], str]:
     if _is_deep(value):
         return {}, f"is nested more than {_MAX_DEPTH} levels deep"
     return value, ""
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")  # Python reads NaN and Infinity, Qwen Code does not
 
 
 def _is_deep(value: object) -> bool:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.edge.text_model.harness import NOW
 from tests.edge.text_model.quirks import TITLE
+from tests.support.odd_values import with_odd_values
 from watcher.edge.text_model import WireApi, anthropic, gemini, openai_chat, openai_responses
 from watcher.edge.text_model.refusals import judge
 from watcher.edge.text_model.reply import Json, Reply
 
-ODD: tuple[object, ...] = (None, True, 7, 1.5, "x", [], ["x"], [None], {}, {"a": 1}, float("nan"))
 PARSERS: dict[WireApi, Callable[[Json, str | None], Reply]] = {
     WireApi.OPENAI: openai_chat.parse_reply,
     WireApi.OPENAI_RESPONSES: openai_responses.parse_reply,
@@ -87,20 +87,6 @@ ERROR: dict[str, object] = {
         "metadata": {"raw": '{"error": "x"}'},
     },
 }
-
-
-def with_odd_values(value: object) -> Iterator[object]:
-    """`value` in all the ways in which one part of it, or all of it, is something odd."""
-    yield from ODD
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield {other: each for other, each in value.items() if other != name}
-            for odd in with_odd_values(inner):
-                yield {**value, name: odd}
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            for odd in with_odd_values(inner):
-                yield [*value[:index], odd, *value[index + 1 :]]
 
 
 @pytest.mark.parametrize("key", ["title", None])
