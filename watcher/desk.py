@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, cast
 
-from watcher.core.decisions import Act, Decision, WaitUntil
+from watcher.core.decisions import Act, Decision, Skip, WaitUntil
 from watcher.core.generation import Kind
 from watcher.core.interactive import is_interactive
 from watcher.core.native_recaps import NativeRecaps
@@ -195,7 +195,9 @@ class Desk:
         return changed
 
     def decided(self, kind: Kind, session: Tracked, decision: Decision) -> None:
-        """Log a decision: every one in a dry run, else at level debug."""
+        """Log a decision: every one in a dry run, else at level debug; that a damaged file is left alone, once."""
+        if isinstance(decision, Skip) and decision.reason is Reason.UNSAFE_FILE:
+            self.skipped(session.path, decision.detail)
         log = get_logger(_LOGGER[kind])
         say = log.info if self._dry_run else log.debug
         verdict = "act" if isinstance(decision, Act) else "wait" if isinstance(decision, WaitUntil) else "skip"

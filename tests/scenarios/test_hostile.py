@@ -142,6 +142,22 @@ def test_a_working_directory_that_cannot_exist_harms_no_other_session(home: Fake
         assert not watching.log("internal_error")
 
 
+def test_a_damaged_session_is_named_once(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
+    """Two session ids in one file, or another than its name's: one line in the log, however often the file grows."""
+    mixed, renamed = home.session("odd"), home.session("odd")
+    mixed.path.write_bytes(mixed.path.read_bytes() + renamed.path.read_bytes())
+    renamed.path.rename(renamed.path.with_name("0a1b2c3d-0000-4000-8000-000000000000.jsonl"))
+    renamed.path = renamed.path.with_name("0a1b2c3d-0000-4000-8000-000000000000.jsonl")
+    with Watching(env) as watching:
+        for session in (mixed, renamed):
+            session.turn("And the logout", "Yes.")
+            watching.wait_event("skipped", path=str(session.path), reason="unsafe_file")
+            session.turn("And the rest", "Yes.")
+        wait_titled(home.session(), watching)
+        assert len(watching.log("skipped")) == 2
+    assert len(server.requests()) == 1
+
+
 @pytest.mark.parametrize("name", ["/x\\u0000y", "/x\\ud800y"])
 def test_a_runtime_directory_that_cannot_exist_is_left_out(
     home: FakeHome, server: ChatServer, env: dict[str, str], name: str
