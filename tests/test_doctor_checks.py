@@ -427,12 +427,14 @@ def test_a_pause_is_told(home: Home) -> None:
 
 
 def test_a_state_database_that_cannot_be_used_fails(home: Home) -> None:
-    """One of a newer version is told by brake and budget; the other checks go on."""
+    """One of a newer version is told by `state_dir`, with its fix; brake and budget refer to that, the others go on."""
     with open_store(home) as store:
         store._db.run("PRAGMA user_version = 999")
+    found = home.check("state_dir")
+    assert (found.status, "newer version" in found.detail, bool(found.fix)) == (Status.FAIL, True, True)
     for name in ("brake", "budget"):
         found = home.check(name)
-        assert (found.status, "newer version" in found.detail) == (Status.FAIL, True)
+        assert (found.status, "see state_dir" in found.detail) == (Status.WARN, True)
     assert home.check("python").status is Status.OK
 
 

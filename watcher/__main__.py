@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TextIO
 
 from watcher.cli.interrupts import end_quietly, hold_signals, leave
 
@@ -15,18 +16,19 @@ def main() -> None:
     if "run" in arguments[:1]:
         hold_signals()
     try:
-        sys.exit(_run(arguments))
+        _open_standard_streams()
+        code = _run(arguments)
+        _give_up_broken(sys.stdout, sys.stderr)
+        sys.exit(code)
     finally:
         leave()
 
 
 def _run(arguments: list[str]) -> int:
-    _open_standard_streams()
     if arguments in (["--version"], ["-V"]):
         from watcher import __version__  # noqa: PLC0415
 
-        sys.stdout.write(f"qwen-watcher {__version__}\n")
-        return 0
+        return _say_version(__version__)
     if arguments[:1] == ["statusline"]:
         from watcher.cli.statusline import main as statusline  # noqa: PLC0415
 
@@ -35,11 +37,23 @@ def _run(arguments: list[str]) -> int:
 
     code = run_plain(arguments)
     if code is not None:
-        _give_up_broken_stderr()
         return code
     from watcher.cli.app import main as command_line  # noqa: PLC0415
 
     return command_line(arguments)
+
+
+def _say_version(version: str) -> int:
+    """As any other command, but without loading what they use."""
+    try:
+        sys.stdout.write(f"qwen-watcher {version}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return 0
+    except OSError as error:
+        sys.stderr.write(f"qwen-watcher: {error.strerror}\n")
+        return 1
+    return 0
 
 
 def _open_standard_streams() -> None:
@@ -52,14 +66,15 @@ def _open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
-def _give_up_broken_stderr() -> None:
-    """What nobody reads any more is no failure: Python would end with exit code 120."""
-    try:
-        sys.stderr.flush()
-    except OSError:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 2)
-        os.close(null)
+def _give_up_broken(*streams: TextIO) -> None:
+    """What nobody reads any more is no failure, and any other one was told: Python would end with exit code 120."""
+    for stream in streams:
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, stream.fileno())
+            os.close(null)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def status_of(place: Workplace) -> dict[str, Any]:
         "pid": pid,
         "started_at": iso(beat.started_at) if beat else None,
         "version": beat.version if beat else __version__,
-        "homes": [str(root.config_dir) for root in place.roots],
+        "homes": list(dict.fromkeys(str(root.config_dir) for root in place.roots)),
         "sessions_watched": _watched(beat),
         "titles_written": store.count_entries(JournalKind.TITLE) if store else 0,
         "recaps_written": store.count_entries(JournalKind.RECAP) if store else 0,

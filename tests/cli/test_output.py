@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -46,7 +47,7 @@ def test_columns_fit_the_terminal(natural: list[int], room: int) -> None:
     table = (
         Column("A", "a"),
         Column("B", "b", flexible=True, min_width=16),
-        Column("C", "c", optional=True),
+        Column("C", "c", optional=1),
         Column("D", "d", flexible=True, min_width=12),
     )
     widths = fit(table, dict(zip("abcd", natural, strict=True)), room)
@@ -103,11 +104,30 @@ def test_colour_is_for_terminals_that_want_it(home: Home, environment: dict[str,
     assert "\x1b" not in home.run("sessions").out
 
 
+def test_a_long_title_leaves_room_for_the_recap(home: Home) -> None:
+    """On a wide terminal one long title does not take the room of all recaps; on a narrow one it stays and fits."""
+    session = home.session()
+    session.title("A title of nearly two hundred characters " * 4)
+    session.recap("You fix the login test. Next: run it.")
+    home.rest(session)
+    assert "You fix the login test. Next: run it." in "".join(home.raw_lines("sessions", columns=200))
+    for columns in (40, 60):
+        lines = home.raw_lines("sessions", columns=columns)
+        assert all(wcswidth(line) <= columns for line in lines)
+        assert "A title of" in lines[1]
+
+
 def test_every_command_has_help_with_an_example(home: Home) -> None:
     """`--help` of each command shows one example that begins with the program's name."""
-    names = [info.name or (info.callback.__name__ if info.callback else "") for info in app.registered_commands]
-    for name in names:
-        ran = home.run(name, "--help")
+    commands = [[info.name or (info.callback.__name__ if info.callback else "")] for info in app.registered_commands]
+    for group in app.registered_groups:
+        assert group.typer_instance is not None
+        assert group.name is not None
+        commands.append([group.name])
+        for info in group.typer_instance.registered_commands:
+            commands.append([group.name, info.name or (info.callback.__name__ if info.callback else "")])
+    for name in commands:
+        ran = home.run(*name, "--help")
         assert ran.code == 0
         assert len(re.findall(r"^ *Example: qwen-watcher ", ran.out, re.MULTILINE)) == 1, name
     assert "..." not in home.run("--help").out.replace("[ARGS]...", "")
@@ -136,4 +156,54 @@ def test_a_full_disk_behind_stdout_is_one_line(home: Home) -> None:
     with open("/dev/full", "w") as full, home.process("sessions", stdout=full) as process:
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert err == "qwen-watcher: No space left on device\n"
+    assert err == "qwen-watcher: No space left on device; free some space on that disk\n"
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["status"]])
+def test_whatever_stdout_is_python_adds_nothing(home: Home, arguments: list[str]) -> None:
+    """A full disk is one line and exit 1, a reader that is gone is silence: no exit 120, no "Exception ignored"."""
+    with open("/dev/full", "w") as full, home.process(*arguments, stdout=full) as process:
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.count("\n")) == (1, 1)
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as broken, home.process(*arguments, stdout=broken) as process:
+        _, err = process.communicate(timeout=60)
+    assert (process.returncode in (0, 1), err) == (True, "")
+
+
+def test_nobody_listening_to_errors_changes_no_exit_code(home: Home) -> None:
+    """What is only said on stderr may get lost; the command does its work, and ends, as it would have."""
+    session = home.session()
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as broken:
+        for arguments, code in ((["bogus"], 2), (["why", "ffffffff"], 1), (["undo", session.session_id], 1)):
+            with home.process(*arguments, stderr=broken) as process:
+                process.communicate(timeout=60)
+            assert process.returncode == code, arguments
+
+
+def test_json_cannot_move_the_cursor(home: Home) -> None:
+    """Control and bidirectional characters of a title come escaped, also those that JSON allows as they are."""
+    session = home.session()
+    session.title("a\x9b2Jb\u202ec\x7f\u2028d\x1b[2Je")
+    home.rest(session)
+    ran = home.run("sessions", "--json")
+    assert ran.json[0]["title"] == "a\x9b2Jb\u202ec\x7f\u2028d\x1b[2Je"
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e]", ran.out)
+
+
+def test_a_state_directory_that_cannot_be_entered_is_one_line_with_the_fix(home: Home) -> None:
+    """Commands that only look say it as those that write do; `doctor` names it and goes on."""
+    home.state.symlink_to(home.state)
+    for arguments in (["sessions"], ["tail"], ["status"], ["why", "latest"], ["backfill", "--dry-run"]):
+        ran = home.run(*arguments)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (1, "", 1), arguments
+        assert "QWEN_WATCHER_STATE_DIR" in ran.err
+    ran = home.run("doctor", "--json")
+    assert ran.code == 1
+    found = {each["check"]: each for each in ran.json}
+    assert {found[name]["status"] for name in ("events", "budget", "brake")} == {"warn"}
+    assert (found["state_dir"]["status"], bool(found["state_dir"]["fix"])) == ("fail", True)
+    assert not any("could not be made" in each["detail"] for each in found.values())

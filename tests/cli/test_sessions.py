@@ -142,6 +142,9 @@ def test_an_empty_home_says_so(home: Home) -> None:
     ran = home.run("sessions")
     assert ran.code == 0
     assert ran.out == f"no sessions yet below {home.qwen}\n"
+    assert home.run("sessions", "--project", "/nowhere").out == "no sessions of /nowhere\n"
+    home.session().path.write_bytes(b"")
+    assert home.run("sessions").out == f"no sessions yet below {home.qwen}; `--all` also lists `qwen -p` runs\n"
 
 
 def test_a_pipe_gets_whole_plain_rows(home: Home) -> None:

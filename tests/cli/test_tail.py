@@ -129,10 +129,20 @@ def test_follow_survives_restarts_and_a_new_database(home: Home) -> None:
         assert next_text(process.stdout) == "again"
 
 
+def test_following_ends_when_the_reader_goes(home: Home) -> None:
+    """`tail -f | head -1` gives the shell back at once, not with the next entry."""
+    record(home, "one")
+    with home.process("tail", "-f", "--json") as process:
+        assert process.stdout is not None
+        assert next_text(process.stdout) == "one"
+        process.stdout.close()
+        assert process.wait(30.0) == 0
+
+
 def _sleeping_in_follow(pid: int) -> bool:
     """Whether the process is past its start: its own modules are loaded and it waits."""
     wait = Path(f"/proc/{pid}/wchan").read_text()
-    return "nanosleep" in wait or "hrtimer" in wait
+    return any(word in wait for word in ("nanosleep", "hrtimer", "poll"))
 
 
 def test_a_terminal_gets_lines_that_fit(home: Home) -> None:

@@ -266,7 +266,9 @@ def doctor(
     return show_doctor(probe=probe, as_json=as_json)
 
 
-service_app = typer.Typer(help="The user service, on systemd or launchd.", rich_markup_mode=None)
+service_app = typer.Typer(
+    help="The user service, on systemd or launchd.", rich_markup_mode=None, **_example("qwen-watcher service status")
+)
 app.add_typer(service_app, name="service", context_settings={"help_option_names": ["-h", "--help"]})
 
 
@@ -322,7 +324,7 @@ def logs(
     return show_logs(follow=follow, lines=lines)
 
 
-config_app = typer.Typer(help="The configuration.", rich_markup_mode=None)
+config_app = typer.Typer(help="The configuration.", rich_markup_mode=None, **_example("qwen-watcher config show"))
 app.add_typer(config_app, name="config", context_settings={"help_option_names": ["-h", "--help"]})
 
 

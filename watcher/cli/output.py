@@ -7,6 +7,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import select
+import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +24,8 @@ from watcher.errors import NotFoundError, RefusedError, WatcherError
 FALLBACK_COLUMNS: Final = 80
 MIN_COLUMNS: Final = 40
 GAP: Final = "  "
+_UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What `json.dumps` leaves as it is of control, line-breaking and bidirectional characters, and lone surrogates."""
 _STYLES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -85,16 +90,33 @@ def say(text: str, stream: TextIO | None = None) -> None:
 
 
 def write(text: str, stream: TextIO) -> None:
-    """Write and flush. A reader that went away (`| head`) ends the command, in silence and well."""
+    """Write and flush. A reader that went away (`| head`) ends the command, in silence and well; but what is only said
+    beside the result, on stderr, changes nothing about the work or how it ends.
+    """
     try:
         stream.write(text)
         stream.flush()
     except OSError as error:
         # Python flushes once more at exit; give it somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+        if stream is sys.stderr:
+            return
         if isinstance(error, BrokenPipeError):
             raise SystemExit(0) from None
         raise
+
+
+def wait_while_read(seconds: float) -> None:
+    """Sleep, in a command that goes on for ever; ends it at once when nobody reads its pipe any more."""
+    if not stat.S_ISFIFO(os.fstat(sys.stdout.fileno()).st_mode):
+        time.sleep(seconds)
+        return
+    waiting = select.poll()
+    waiting.register(sys.stdout.fileno(), 0)  # told without asking: that the reader has hung up
+    if waiting.poll(seconds * 1000):
+        raise SystemExit(0)
 
 
 def say_filled(text: str, *, first: str = "", rest: str = "", style: str = "") -> None:
@@ -115,9 +137,11 @@ def takes_utf8() -> bool:
 
 
 def say_json(value: object) -> None:
-    """One line of JSON on stdout. Lone surrogates stay escaped, so any locale can print it."""
+    """One line of JSON on stdout. Lone surrogates stay escaped, so any locale can print it; so do characters that could
+    move a terminal's cursor or turn its text around.
+    """
     text = json.dumps(value, ensure_ascii=not takes_utf8())
-    write(text.encode("utf-8", "backslashreplace").decode("utf-8") + "\n", sys.stdout)
+    write(_UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n", sys.stdout)
 
 
 def fail(error: WatcherError) -> int:
@@ -164,8 +188,8 @@ def progress(text: str) -> Iterator[None]:
 class Column:
     """One column: its heading and the key of its cells.
 
-    On a terminal that is too narrow, `flexible` columns are cut down to `min_width`, the last one first; then
-    `optional` ones are left out, the last one first.
+    On a terminal that is too narrow, `flexible` columns are cut down, the last one first: all of them to `enough`, then
+    to `min_width`. Then `optional` ones are left out, the one with the highest number first; 0 stays.
     """
 
     heading: str
@@ -173,7 +197,8 @@ class Column:
     flexible: bool = False
     style: str = ""
     min_width: int = 8
-    optional: bool = False
+    enough: int = 20
+    optional: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +257,13 @@ def fit(table: Sequence[Column], natural: Mapping[str, int], room: int) -> dict[
     while True:
         widths = {column.key: natural[column.key] for column in shown}
         excess = sum(widths.values()) + len(GAP) * (len(shown) - 1) - room
-        for column in reversed(shown):
-            if excess > 0 and column.flexible:
-                least = min(widths[column.key], max(column.min_width, len(column.heading)))
-                spared = min(excess, widths[column.key] - least)
-                widths[column.key] -= spared
-                excess -= spared
-        dropped = next((column for column in reversed(shown) if column.optional), None)
-        if excess <= 0 or dropped is None:
+        flexible = [column for column in reversed(shown) if column.flexible]
+        for column, least in [(each, each.enough) for each in flexible] + [(each, each.min_width) for each in flexible]:
+            spared = min(max(0, excess), max(0, widths[column.key] - max(least, len(column.heading))))
+            widths[column.key] -= spared
+            excess -= spared
+        dropped = max(shown, key=lambda column: column.optional)
+        if excess <= 0 or not dropped.optional:
             return widths
         shown.remove(dropped)
 

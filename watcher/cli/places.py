@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from watcher.catalog import Catalog
-from watcher.edge.store import FILE_NAME, Store
+from watcher.edge.store import Store, has_database
 from watcher.errors import NotFoundError
 from watcher.paths import state_dir
 from watcher.workplace import Workplace
 
 
 def reading_place(environ: Mapping[str, str]) -> Workplace:
-    """A workplace for a command that only looks: where there is no state database yet, none is left behind."""
-    return Workplace(environ, throw_away_state=not (state_dir(environ) / FILE_NAME).exists())
+    """A workplace for a command that only looks: where there is no state database yet, none is left behind.
+
+    Raises `StateError`.
+    """
+    return Workplace(environ, throw_away_state=not has_database(state_dir(environ)))
 
 
 def session_id_for(place: Workplace, store: Store | None, name: str) -> str:

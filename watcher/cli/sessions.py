@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import sys
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from watcher.catalog import LISTED, Catalog, Listed
-from watcher.cli.output import Cell, Column, ago, at_terminal, print_table, say, say_json, write
+from watcher.cli.output import Cell, Column, ago, at_terminal, print_table, say, say_json, wait_while_read, write
+from watcher.core.controls import printable
 from watcher.core.presence import Away, Presence, Sample, TerminalInput, Working, observe
 from watcher.core.presence import status as presence_status
 from watcher.edge.clock import read_clocks
@@ -27,12 +28,12 @@ _NORMAL_SCREEN: Final = "\x1b[?25h\x1b[?1049l"
 _FRAME: Final = "\x1b[H\x1b[J"
 _COLUMNS: Final = (
     Column("SESSION", "id"),
-    Column("TITLE", "title", flexible=True, min_width=20),
-    Column("PROJECT", "project", flexible=True, min_width=8),
+    Column("TITLE", "title", flexible=True, min_width=20, enough=60),
+    Column("PROJECT", "project", flexible=True, min_width=8, enough=16, optional=1),
     Column("STATE", "state"),
-    Column("LAST", "last"),
-    Column("TURNS", "turns", optional=True),
-    Column("RECAP", "recap", flexible=True, style="dim", min_width=12),
+    Column("LAST", "last", optional=2),
+    Column("TURNS", "turns", optional=4),
+    Column("RECAP", "recap", flexible=True, style="dim", min_width=12, enough=40, optional=3),
 )
 
 
@@ -45,8 +46,9 @@ def show_sessions(*, as_json: bool, limit: int | None, project: Path | None, eve
         store = Store.open_existing(place.state_directory)
         try:
             catalog = Catalog(place.roots, place.liveness, store)
+            nothing = functools.partial(_nothing, place, catalog, cwd, every=every)
             if not watch:
-                _show(catalog.newest(limit, cwd=cwd, every=every), place, as_json=as_json)
+                _show(catalog.newest(limit, cwd=cwd, every=every), place, as_json=as_json, nothing=nothing)
                 return 0
             on_screen = at_terminal() and not as_json
             with _own_screen() if on_screen else contextlib.nullcontext():
@@ -55,8 +57,8 @@ def show_sessions(*, as_json: bool, limit: int | None, project: Path | None, eve
                     listed = list(catalog.newest(most, cwd=cwd, every=every))
                     if on_screen:
                         write(_FRAME, sys.stdout)
-                    _show(listed, place, as_json=as_json)
-                    time.sleep(REFRESH_SECONDS)
+                    _show(listed, place, as_json=as_json, nothing=nothing)
+                    wait_while_read(REFRESH_SECONDS)
         finally:
             if store is not None:
                 store.close()
@@ -77,7 +79,18 @@ def _rows_that_fit(limit: int | None) -> int:
     return rows if limit is None else min(limit, rows)
 
 
-def _show(listed: Iterable[Listed], place: Workplace, *, as_json: bool) -> None:
+def _nothing(place: Workplace, catalog: Catalog, cwd: str | None, *, every: bool) -> str:
+    """What to say in place of an empty table."""
+    bases = dict.fromkeys(str(root.runtime_base) for root in place.roots)
+    closed = next((base for base in bases if os.path.lexists(base) and not os.access(base, os.R_OK | os.X_OK)), None)
+    if closed is not None:
+        return f"{printable(closed)} cannot be read; `qwen-watcher doctor` tells more"
+    where = f"of {cwd}" if cwd is not None else f"yet below {', '.join(bases)}"
+    more = "" if every or not catalog.files() else "; `--all` also lists `qwen -p` runs"
+    return f"no sessions {printable(where)}{more}"
+
+
+def _show(listed: Iterable[Listed], place: Workplace, *, as_json: bool, nothing: Callable[[], str]) -> None:
     away = _away_seconds(place)
     if as_json:
         say_json([as_dict(each, away) for each in listed])
@@ -86,7 +99,7 @@ def _show(listed: Iterable[Listed], place: Workplace, *, as_json: bool) -> None:
     if rows:
         print_table(_COLUMNS, rows)
     else:
-        say(f"no sessions yet below {', '.join(str(root.config_dir) for root in place.roots)}")
+        say(nothing())
 
 
 def _rows(listed: Iterable[Listed], away: float, now: float) -> Iterator[dict[str, str | Cell]]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from watcher.cli.output import clock_time, say, say_filled, say_json
+from watcher.cli.output import clock_time, say, say_filled, say_json, wait_while_read
 from watcher.cli.places import session_id_for
 from watcher.core.controls import printable
 from watcher.core.generation import Kind
@@ -97,7 +96,7 @@ def _follow(directory: Path, wanted: _Wanted, seen: int, since: float) -> Iterat
                             yield entry
             except StateError:
                 version = None  # being replaced or repaired: look again
-            time.sleep(FOLLOW_SECONDS)
+            wait_while_read(FOLLOW_SECONDS)
     finally:
         if store is not None:
             store.close()

@@ -48,7 +48,8 @@ def show_why(session: str, *, as_json: bool) -> int:
 
 
 def _print(found: Mapping[str, Any], place: Workplace) -> None:
-    say(f"{styled('session', 'bold')}  {found['session_id']}  {printable(found.get('cwd') or '')}".rstrip())
+    where = f"{found['session_id']}  {printable(found.get('cwd') or '')}".rstrip()
+    say_filled(where, first="session  ", rest="         ")
     stands = found.get("stands")
     if stands is None:
         say("title    none")

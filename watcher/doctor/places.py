@@ -32,7 +32,7 @@ _SUGGESTED_WATCHES = 524_288
 
 def check_homes(context: DoctorContext) -> Check:
     """Qwen Code's directories are there and can be read and written."""
-    roots = [root for root in context.roots if root.runtime_base.exists()]
+    roots = [root for root in context.roots if _is_there(root.runtime_base)]
     if not roots:
         looked = ", ".join(str(root.runtime_base) for root in context.roots)
         fix = "start `qwen` once, or name its directory in [watch] homes"
@@ -54,7 +54,7 @@ def check_state_dir(context: DoctorContext) -> Check:
         return Check(
             "state_dir", Status.FAIL, f"{directory}: {mount.reason}; its database needs a local disk", elsewhere
         )
-    existing = next(path for path in (directory, *directory.parents) if path.exists() or path.is_symlink())
+    existing = next(path for path in (directory, *directory.parents) if os.path.lexists(path))
     if not existing.is_dir() or not can(existing, os.R_OK | os.W_OK | os.X_OK):
         why = "cannot be written" if existing.is_dir() else "is not a directory"
         return Check("state_dir", Status.FAIL, f"{existing} {why}", elsewhere)
@@ -77,6 +77,8 @@ def check_state_dir(context: DoctorContext) -> Check:
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         fix = shlex.join(["chmod", "700", str(directory)])
         return Check("state_dir", Status.WARN, f"{directory} is open to other users ({found.st_mode & 0o777:o})", fix)
+    if context.store_problem:
+        return Check("state_dir", Status.FAIL, context.store_problem, elsewhere)
     return Check("state_dir", Status.OK, f"{directory}, {free_bytes // 2**20} MiB free")
 
 
@@ -104,7 +106,10 @@ def check_events(context: DoctorContext) -> Check:
     if context.config.watch.backend == "polling":
         return Check("events", Status.OK, "not used: watch.backend is polling")
     directory = context.state_dir
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return Check("events", Status.WARN, "no directory to try it in (see state_dir)")
     fix = 'set [watch] backend = "polling"; with auto the watcher does so by itself'
     try:
         seconds = measure_event(directory)
@@ -147,14 +152,14 @@ def measure_event(
 def _check_home(root: Root) -> Check:
     base, projects = root.runtime_base, root.runtime_base / PROJECTS
     mend = shlex.join(["chmod", "u+rwx", str(base)])
-    if not base.is_dir():
+    if can(base.parent, os.X_OK) and not base.is_dir():
         return Check("homes", Status.FAIL, f"{base} is not a directory", "name the right one in [watch] homes")
     if not can(base, os.R_OK | os.X_OK):
         return Check("homes", Status.FAIL, f"{base} cannot be read", mend)
-    if not projects.exists():
+    if not _is_there(projects):
         return Check("homes", Status.OK, f"{base} (no session yet)")
     found = list(chats_dirs(str(projects)))
-    directories = [Path(each) for each in found if isinstance(each, str) and Path(each).exists()]
+    directories = [_closed_or_itself(Path(each)) for each in found if isinstance(each, str) and _is_there(Path(each))]
     for mode, verb, letters in ((os.R_OK | os.X_OK, "read", "u+rx"), (os.W_OK, "written", "u+w")):
         closed = [directory for directory in (projects, *directories) if not can(directory, mode)]
         if closed:
@@ -165,6 +170,22 @@ def _check_home(root: Root) -> Check:
     if links:
         return Check("homes", Status.WARN, f"{len(links)} projects are links and are not followed: {links[0]}")
     return Check("homes", Status.OK, f"{base} ({len(directories)} projects)")
+
+
+def _is_there(path: Path) -> bool:
+    """Also where a closed directory keeps us from seeing it: what cannot be read is told, not passed over."""
+    try:
+        path.stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _closed_or_itself(directory: Path) -> Path:
+    """The directory, or the one above it where that lets nobody in."""
+    return directory if can(directory.parent, os.X_OK) else directory.parent
 
 
 def _check_mount(context: DoctorContext, root: Root) -> Check:

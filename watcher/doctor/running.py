@@ -27,10 +27,9 @@ def check_budget(context: DoctorContext) -> Check:
     raise_it = f"{edit(context.config_file)}  # raise calls_per_day in [budget], or wait for midnight"
     if limit == 0:
         return Check("budget", Status.FAIL, "budget.calls_per_day is 0, so no model is ever asked", raise_it)
-    if context.store is None:
-        problem = context.store_problem
-        return Check("budget", Status.FAIL if problem else Status.OK, problem or f"0 of {limit} calls used today")
-    used = context.store.calls_on(context.today)
+    if context.store_problem:
+        return Check("budget", Status.WARN, "not known without the state database (see state_dir)")
+    used = context.store.calls_on(context.today) if context.store is not None else 0
     detail = f"{used} of {limit} calls used today"
     if used >= limit:
         return Check("budget", Status.FAIL, detail, raise_it)
@@ -44,10 +43,10 @@ def check_instance(context: DoctorContext) -> Check:
 
 def check_brake(context: DoctorContext) -> Check:
     """Nothing has stopped the writing. The brake is cleared by this very check (design promise 6)."""
+    if context.store_problem:
+        return Check("brake", Status.WARN, "not known without the state database (see state_dir)")
     if context.store is None:
-        return Check(
-            "brake", Status.FAIL if context.store_problem else Status.OK, context.store_problem or "not pulled"
-        )
+        return Check("brake", Status.OK, "not pulled")
     return worst("brake", _judge_brake(context), none="not pulled")
 
 

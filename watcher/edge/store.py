@@ -32,6 +32,7 @@ from watcher.edge.store_rows import (
     text,
 )
 from watcher.edge.store_schema import APPLICATION_ID, MIGRATIONS
+from watcher.errors import StateError, words_of
 
 FILE_NAME: Final = "state.db"
 DAY_SECONDS: Final = 86_400.0
@@ -44,6 +45,20 @@ ANOMALIES_TO_STOP: Final = 3
 _FOREVER: Final = "forever"
 
 
+def has_database(directory: Path) -> bool:
+    """Whether this state directory holds a state database. Raises `StateError` where that cannot be seen."""
+    try:
+        (directory / FILE_NAME).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise StateError(
+            f"cannot look into the state directory {directory} ({words_of(error)}): make it readable for this user, or "
+            "set QWEN_WATCHER_STATE_DIR"
+        ) from error
+    return True
+
+
 class Store(FileIndex, Journal):
     """The state database. `warnings()` tells what was found damaged and put right since it was last asked."""
 
@@ -54,8 +69,8 @@ class Store(FileIndex, Journal):
 
     @classmethod
     def open_existing(cls, directory: Path) -> Store | None:
-        """The store in this state directory; None, and nothing is made, when there is none yet."""
-        return cls.open(directory) if (directory / FILE_NAME).exists() else None
+        """The store in this state directory; None, and nothing is made, when there is none yet. Raises `StateError`."""
+        return cls.open(directory) if has_database(directory) else None
 
     @property
     def path(self) -> Path:
