@@ -48,7 +48,7 @@ def test_show_tells_every_value_and_its_origin(home: Home) -> None:
         "value": 7,
         "origin": "env QWEN_WATCHER_BUDGET__CALLS_PER_DAY",
     }
-    assert found["values"]["recap.enabled"] == {"value": "auto", "origin": "default"}
+    assert found["values"]["recap.trigger"] == {"value": "away", "origin": "default"}
     shown = home.run("config", "show").out
     assert f"title.max_attempts\t5\tfile {config_file(home)}" in shown
 
@@ -72,6 +72,55 @@ def test_show_tells_what_qwen_code_has(home: Home) -> None:
     assert "session recaps\ton\tuser settings ~/.qwen/settings.json" in shown
     del home.env["FLASH_KEY"]
     assert "FLASH_KEY is not set" in home.run("config", "show").out
+
+
+def test_show_tells_where_files_and_sessions_are_and_why_there(home: Home) -> None:
+    """Our own variables, Qwen Code's, its `.env` and its settings."""
+    home.use_model("http://127.0.0.1:9", advanced={"runtimeOutputDir": "/srv/out"})
+    assert places(home)["sessions"] == (str(home.root / ".qwen"), "default")
+    assert places(home)[""] == ("/srv/out", "advanced.runtimeOutputDir in user settings ~/.qwen/settings.json")
+    (home.root / ".qwen" / ".env").write_text("QWEN_RUNTIME_DIR=/srv/run\n")
+    assert places(home)[""] == ("/srv/run", f"QWEN_RUNTIME_DIR from {home.root / '.qwen' / '.env'}")
+    home.env |= {"QWEN_WATCHER_STATE_DIR": "/srv/state", "QWEN_HOME": "~/other", "XDG_CONFIG_HOME": "/srv/config"}
+    found = places(home)
+    assert found["state"] == ("/srv/state", "env QWEN_WATCHER_STATE_DIR")
+    assert found["socket"] == ("/srv/state/qwen-watcher.sock", "env QWEN_WATCHER_STATE_DIR")
+    assert found["sessions"] == (str(home.root / "other"), "env QWEN_HOME")
+    assert found["file"][1].startswith("env XDG_CONFIG_HOME; not there")
+    home.env["QWEN_WATCHER_WATCH__HOMES"] = '["~/third"]'
+    assert places(home)["sessions"] == (str(home.root / "third"), "env QWEN_WATCHER_WATCH__HOMES")
+
+
+def places(home: Home) -> dict[str, tuple[str, str]]:
+    """What `config show` says of files and directories; the table for people says the same."""
+    found = home.run("config", "show", "--json").json["places"]
+    shown = home.run("config", "show").out
+    assert all(f"{each['path']} ({each['origin']})" in shown for each in found)
+    return {each["what"]: (each["path"], each["origin"]) for each in found}
+
+
+def test_show_tells_what_follows_qwen_code(home: Home) -> None:
+    """A key that nobody set has the value of Qwen Code's own setting; one that is set does not follow."""
+    home.use_model("http://127.0.0.1:9", general={"showSessionRecap": True})
+    values = home.run("config", "show", "--json").json["values"]
+    assert values["recap.enabled"]["value"] == "auto"
+    assert values["recap.enabled"]["effective"] is True
+    assert values["recap.away_minutes"]["effective"] == 5.0
+    by = "true by general.showSessionRecap (user settings ~/.qwen/settings.json)"
+    assert f'recap.enabled\t"auto"\tdefault: {by}' in home.run("config", "show").out
+    home.env["QWEN_WATCHER_RECAP__ENABLED"] = "false"
+    assert "effective" not in home.run("config", "show", "--json").json["values"]["recap.enabled"]
+
+
+def test_show_tells_every_place_that_switches_titles_off(home: Home) -> None:
+    """This environment, our own key, Qwen Code's settings: never `on` where nothing is titled."""
+    home.use_model("http://127.0.0.1:9")
+    assert "titles\ton\tdefault" in home.run("config", "show").out
+    home.use_model("http://127.0.0.1:9", env={"QWEN_DISABLE_AUTO_TITLE": "1"})
+    where = "QWEN_DISABLE_AUTO_TITLE in `env` of user settings ~/.qwen/settings.json"
+    assert f"titles\toff\t{where}" in home.run("config", "show").out
+    home.env["QWEN_DISABLE_AUTO_TITLE"] = "1"
+    assert "titles\toff\tQWEN_DISABLE_AUTO_TITLE in the environment" in home.run("config", "show").out
 
 
 def test_show_hides_secrets(home: Home) -> None:

@@ -318,7 +318,7 @@ def test_values_of_the_disable_switch(house: House, value: str, off: bool, where
         expected = "~/.qwen/.env"
     else:
         house.settings("user", {"env": {"QWEN_DISABLE_AUTO_TITLE": value}})
-        expected = "settings env (user)"
+        expected = "`env` of user settings ~/.qwen/settings.json"
     assert house.resolve().title_disabled_by == (expected if off else None)
 
 
@@ -326,7 +326,7 @@ def test_the_first_place_that_sets_the_switch_decides(house: House) -> None:
     """A `.env` file comes before settings, a stronger scope before a weaker one."""
     house.settings("user", {"env": {"QWEN_DISABLE_AUTO_TITLE": "1"}})
     house.settings("system", {"env": {"QWEN_DISABLE_AUTO_TITLE": "yes"}})
-    assert house.resolve().title_disabled_by == "settings env (system)"
+    assert house.resolve().title_disabled_by == f"`env` of system settings {house.system.settings}"
     house.env(house.home / ".env", "QWEN_DISABLE_AUTO_TITLE=0")
     assert house.resolve().title_disabled_by is None
 
@@ -342,12 +342,12 @@ def test_an_untrusted_project_can_only_switch_titling_off(house: House, where: s
             house.settings("workspace", {"env": {"QWEN_DISABLE_AUTO_TITLE": value}})
 
     set_in_project("1")
-    expected = "~/work/app/.env" if where == "dotenv" else "settings env (workspace)"
+    expected = "~/work/app/.env" if where == "dotenv" else "`env` of workspace settings ~/work/app/.qwen/settings.json"
     assert house.resolve(trusted=False).title_disabled_by == expected
     assert house.resolve(trusted=True).title_disabled_by == expected
     set_in_project("0")
     house.settings("user", {"env": {"QWEN_DISABLE_AUTO_TITLE": "1"}})
-    assert house.resolve(trusted=False).title_disabled_by == "settings env (user)"
+    assert house.resolve(trusted=False).title_disabled_by == "`env` of user settings ~/.qwen/settings.json"
 
 
 # --- re-reading

@@ -62,6 +62,17 @@ def test_before_settings(
     assert found.runtime_dir == (Path(runtime) if runtime else None)
 
 
+def test_each_variable_tells_where_it_was_set(house: House) -> None:
+    """The environment, or the file that gave it first; nothing for one that nobody has set."""
+    house.env(house.home / ".env", f"QWEN_HOME={house.home}/q")
+    house.env(house.home / "q" / ".env", "QWEN_RUNTIME_DIR=/r")
+    assert bootstrap(house.reader()).origins == {
+        "QWEN_HOME": f"QWEN_HOME from {house.home}/.env",
+        "QWEN_RUNTIME_DIR": f"QWEN_RUNTIME_DIR from {house.home}/q/.env",
+    }
+    assert bootstrap(house.reader({"QWEN_HOME": "~/a"})).origins == {"QWEN_HOME": "env QWEN_HOME"}
+
+
 def test_the_runtime_variable_adds_a_root(house: House) -> None:
     """The config directory stays one: it is the only place that is certain."""
     reader = house.reader({"QWEN_RUNTIME_DIR": "/r"})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,10 +27,13 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """What is known before settings are read. `runtime_dir` None: not set."""
+    """What is known before settings are read. `runtime_dir` None: not set. `origins`: which variable gave which value,
+    and where that was set.
+    """
 
     config_dir: Path
     runtime_dir: Path | None
+    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 def bootstrap(reader: SettingsReader) -> Bootstrap:
@@ -40,17 +43,18 @@ def bootstrap(reader: SettingsReader) -> Bootstrap:
     gives a new `QWEN_HOME`, its `.env` as well. The first that sets a variable wins.
     """
     found = {name: reader.environ.get(name, "") for name in _BOOTSTRAP}
+    origins = {name: f"env {name}" for name in _BOOTSTRAP if found[name]}
     initial = _config_dir(reader, found[HOME_VARIABLE])
     paths = [initial / ".env"]
     if not found[HOME_VARIABLE]:
         paths.append(initial.parent / ".env")
     for path in paths:
-        _take(reader, path, found)
+        _take(reader, path, found, origins)
     config_dir = _config_dir(reader, found[HOME_VARIABLE])
     if config_dir != initial:
-        _take(reader, config_dir / ".env", found)
+        _take(reader, config_dir / ".env", found, origins)
     runtime = found[RUNTIME_VARIABLE]
-    return Bootstrap(config_dir, expand_path(runtime, reader.home, Path.cwd()) if runtime else None)
+    return Bootstrap(config_dir, expand_path(runtime, reader.home, Path.cwd()) if runtime else None, origins)
 
 
 def session_roots(
@@ -97,11 +101,13 @@ def _config_dir(reader: SettingsReader, qwen_home: str) -> Path:
     return Path(tempfile.gettempdir()) / QWEN_DIR
 
 
-def _take(reader: SettingsReader, path: Path, found: dict[str, str]) -> None:
+def _take(reader: SettingsReader, path: Path, found: dict[str, str], origins: dict[str, str]) -> None:
     values = parse_env(reader.read(path).text or "")
     for name in _BOOTSTRAP:
         value = values.get(name, "")
-        found[name] = found[name] or (value if can_exist(value) else "")
+        if not found[name] and value and can_exist(value):
+            found[name] = value
+            origins[name] = f"{name} from {path}"
 
 
 def _is_anchored(text: str) -> bool:

@@ -282,7 +282,7 @@ def _switched_off(files: Mapping[str, Variable], scopes: list[Scope]) -> str | N
     for scope in reversed(scopes):
         value = section(scope.values, "env").get(DISABLE_TITLE_VARIABLE)
         if isinstance(value, str) and value:
-            return f"settings env ({scope.name})" if is_truthy_switch(value) else None
+            return f"`env` of {scope.label}" if is_truthy_switch(value) else None
     return None
 
 
