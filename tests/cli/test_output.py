@@ -84,6 +84,27 @@ def test_tables_and_texts_fit_the_terminal(home: Home, columns: int) -> None:
             assert "RECAP" in rows[0]
 
 
+@pytest.mark.parametrize("columns", [80, 200])
+def test_doctor_fits_the_terminal_and_a_fix_can_be_pasted(home: Home, columns: int) -> None:
+    """Details are wrapped beneath each other; a fix is one whole line, its words before it where they do not fit."""
+    home.session("Please fix it")
+    checks = home.run("doctor", "--json").json
+    lines = home.raw_lines("doctor", columns=columns)
+    fixes = [line.removeprefix("     fix: ") for line in lines if line.startswith("     fix: ")]
+    assert len(fixes) == sum(bool(check["fix"]) for check in checks)
+    for line in lines:
+        if not line.startswith("     fix: "):
+            assert 0 <= wcswidth(line) <= columns, line
+    for check in checks:
+        if check["fix"]:
+            command, _, words = check["fix"].partition("  # ")
+            assert " ".join(check["fix"].split()) in fixes or (
+                command in fixes and words.split()[0] in " ".join(lines)
+            ), check
+    shown = "".join("".join(lines).split())
+    assert all("".join(check["detail"].split()[:3]) in shown for check in checks), "nothing is cut"
+
+
 def _cells_before(row: str, word: str) -> int:
     return wcswidth(row[: row.index(word)])
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
-from watcher.cli.output import say, say_json
+from watcher.cli.output import at_terminal, columns, say, say_filled, say_json, styled
 from watcher.core.controls import printable
-from watcher.doctor import CHECKS, Check, Status, gather, run_checks
+from watcher.doctor import CHECK_NAMES, CHECKS, Check, Status, gather, run_checks
 
-_WIDTH = 19
-_COLOURS = {Status.OK: 32, Status.WARN: 33, Status.FAIL: 31}
-"""SGR codes: green, yellow, red."""
+_WIDTH = max(map(len, CHECK_NAMES)) + 1
+_INDENT = 4 + 1 + _WIDTH + 1
+_FIX = "     fix: "
+_COLOURS = {Status.OK: "green", Status.WARN: "yellow", Status.FAIL: "red"}
 
 
 def show_doctor(*, probe: bool, as_json: bool) -> int:
@@ -31,15 +31,19 @@ def show_doctor(*, probe: bool, as_json: bool) -> int:
 
 def _print(results: Sequence[Check]) -> None:
     for result in results:
-        say(f"{_coloured(result.status)} {result.check:<{_WIDTH}} {printable(result.detail)}")
+        head = f"{styled(f'{result.status:<4}', _COLOURS[result.status])} {result.check:<{_WIDTH}} "
+        say_filled(printable(result.detail), first=head, rest=" " * _INDENT)
         if result.fix:
-            say(f"     {'':<{_WIDTH}} fix: {printable(result.fix)}")
+            _print_fix(result.fix)
     counts = {status: sum(result.status is status for result in results) for status in Status}
     say(f"{counts[Status.OK]} ok, {counts[Status.WARN]} to look at, {counts[Status.FAIL]} failed")
 
 
-def _coloured(status: Status) -> str:
-    text = f"{status:<4}"
-    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
-        return text
-    return f"\x1b[{_COLOURS[status]}m{text}\x1b[0m"
+def _print_fix(fix: str) -> None:
+    """It is there to be pasted: one line, never broken or cut. Words behind it that do not fit go before it."""
+    command, comment, words = fix.partition("  # ")
+    line = _FIX + printable(fix)
+    if at_terminal() and comment and len(line) > columns():
+        say_filled(printable(words), first=f"{' ' * len(_FIX)}# ", rest=f"{' ' * len(_FIX)}# ")
+        line = _FIX + printable(command)
+    say(line)

@@ -26,6 +26,7 @@ MIN_COLUMNS: Final = 40
 GAP: Final = "  "
 _UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What `json.dumps` leaves as it is of control, line-breaking and bidirectional characters, and lone surrogates."""
+_SGR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _STYLES: Final = {"bold": "1", "dim": "2", "italic": "3", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -126,7 +127,7 @@ def say_filled(text: str, *, first: str = "", rest: str = "", style: str = "") -
         return
     from watcher.cli import cells  # noqa: PLC0415 - only people at a terminal pay for it
 
-    room = max(columns() - max(cells.width(first), cells.width(rest)), MIN_COLUMNS // 2)
+    room = max(columns() - max(cells.width(_SGR.sub("", first)), cells.width(rest)), MIN_COLUMNS // 2)
     for number, line in enumerate(cells.wrap(cells.plain(text), room)):
         say((rest if number else first) + styled(line, style))
 
