@@ -30,6 +30,7 @@ from watcher.config import (
     socket_path,
     state_dir,
 )
+from watcher.config.editing import with_values
 from watcher.config.sources import PLAIN_VARIABLES
 from watcher.errors import ConfigError
 
@@ -270,7 +271,7 @@ def test_saving_a_value_keeps_everything_else(tmp_path: Path) -> None:
     assert file.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     saved = real.read_text()
-    assert saved.startswith(text.removesuffix("\n"))
+    assert saved.startswith(text.replace("[recap]\n", "[recap]\nenabled = true\n"))
     config = load_config(HOME, path=file).config
     assert (config.recap.enabled, config.recap.trigger, config.title.max_attempts) == (True, "return", 2)
     assert (config.model.source, config.watch.homes) == ("extractive", (Path("/home/someone/.qwen"),))
@@ -286,6 +287,26 @@ def test_saving_makes_a_missing_file_from_the_default_text(tmp_path: Path) -> No
     loaded = load_config(HOME, path=file)
     assert [key for key, origin in loaded.origins.items() if origin != "default"] == ["recap.enabled"]
     assert "#settle_seconds = 8.0" in file.read_text()
+
+
+@settings(max_examples=25)
+@given(st.dictionaries(st.sampled_from(["model.source", "recap.trigger", "hooks.on_title", "log.level"]), st.just(0)))
+def test_a_saved_value_stands_under_its_own_description(chosen: dict[str, int]) -> None:
+    """In a commented file the line that shows the default is replaced; no other line is touched or moved."""
+    some = {"model.source": "extractive", "recap.trigger": "return", "hooks.on_title": ["a b"], "log.level": "debug"}
+    old = default_config_text().splitlines()
+    new = with_values(default_config_text(), {key: some[key] for key in chosen}).splitlines()
+    changed = [(before, after) for before, after in zip(old, new, strict=True) if before != after]
+    assert len(changed) == len(chosen)
+    assert all(before.startswith(f"#{after.split(' = ')[0]} = ") for before, after in changed)
+
+
+def test_a_value_goes_where_the_section_is() -> None:
+    """At the head of a section without such a line; sections that are missing, or dotted keys, work too."""
+    above = "# about the log\n"
+    assert with_values(f"[model]\n{above}[log]", {"model.source": "qwen"}) == f'[model]\nsource = "qwen"\n{above}[log]'
+    for text in ("", 'model.api = "gemini"\n', 'model = {api = "gemini"}\n', 'x = """\n[model]\n"""\n', "[model]"):
+        assert tomllib.loads(with_values(text, {"model.source": "qwen"}))["model"]["source"] == "qwen"
 
 
 def test_a_wrong_value_or_file_is_not_written(tmp_path: Path) -> None:

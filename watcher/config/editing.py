@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,13 +17,41 @@ def with_values(text: str, values: Mapping[str, object]) -> str:
     """The TOML text with those dotted keys set; comments, order and layout stay. The text must be valid TOML."""
     import tomlkit  # noqa: PLC0415 - only a command that changes the file needs it
 
-    document = tomlkit.parse(text)
     for key, value in values.items():
         section, _, name = key.partition(".")
+        document = tomlkit.parse(text)
+        if name in document.get(section, {}):
+            document[section][name] = value
+            text = tomlkit.dumps(document)
+            continue
+        placed = _in_place_of_its_comment(text, section, name, tomlkit.item(value).as_string())
+        if placed is not None and tomlkit.parse(placed).get(section, {}).get(name) == value:
+            text = placed
+            continue
         if section not in document:
             document[section] = tomlkit.table()
         document[section][name] = value
-    return tomlkit.dumps(document)
+        text = tomlkit.dumps(document)
+    return text
+
+
+def _in_place_of_its_comment(text: str, section: str, name: str, value: str) -> str | None:
+    """The text with a new key where `config init` shows its default, else at the head of its section; None without one.
+
+    A library would put it behind the comments at the end of the section, which introduce the next one.
+    """
+    lines = text.splitlines(keepends=True)
+    headers = [number for number, line in enumerate(lines) if re.match(r"\s*\[", line)]
+    start = next((number for number in headers if re.match(rf"\s*\[{section}\]\s*(#|$)", lines[number])), None)
+    if start is None:
+        return None
+    end = min((number for number in headers if number > start), default=len(lines))
+    line = f"{name} = {value}\n"
+    for number in range(start + 1, end):
+        if re.match(rf"#\s*{name}\s*=", lines[number]):
+            return "".join([*lines[:number], line, *lines[number + 1 :]])
+    head = lines[start] if lines[start].endswith("\n") else f"{lines[start]}\n"
+    return "".join([*lines[:start], head, line, *lines[start + 1 :]])
 
 
 def save_values(environ: Mapping[str, str], path: Path, values: Mapping[str, object]) -> None:
