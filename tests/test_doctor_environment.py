@@ -351,7 +351,8 @@ def test_the_environment_of_the_running_service_is_compared(make: Make) -> None:
     process = subprocess.Popen(["sleep", "100"], env={"QWEN_HOME": "/q", "PATH": os.environ["PATH"]})
     try:
         status = service(pid=process.pid)
-        assert run("service_environment", make(service=status)).status is Status.OK
+        elsewhere = run("service_environment", make(service=status))
+        assert (elsewhere.status, "QWEN_HOME" in elsewhere.detail) == (Status.WARN, True)
         same = {"QWEN_HOME": "/q"}
         assert run("service_environment", make(service=status, environ=same)).status is Status.OK
         other = {"QWEN_HOME": "/other", "HTTPS_PROXY": "http://me:sesame@p"}

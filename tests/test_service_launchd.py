@@ -7,6 +7,7 @@ import os
 import plistlib
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,10 @@ def test_a_second_install_changes_no_file_and_restarts(mac: Mac) -> None:
         "enable gui/501/qwen-session-watcher",
         f"bootstrap gui/501 {mac.plist}",
     ]
+    assert not any("no longer has" in note for note in result.notes)
+    result = mac.service().install(replace(REQUEST, carried={}))
+    for name in REQUEST.carried:
+        assert any("no longer has" in note and name in note for note in result.notes)
 
 
 def test_uninstall_removes_exactly_what_install_made(mac: Mac) -> None:

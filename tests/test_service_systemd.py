@@ -24,7 +24,7 @@ import pytest
 import watcher
 from tests.support.systemd_user import UNPRIVILEGED_USER, UserManager, python_for, user_manager, wait_for, why_not
 from watcher.errors import ServiceError
-from watcher.service import InstallRequest, SystemdService, command_runner
+from watcher.service import CommandResult, InstallRequest, ServiceState, SystemdService, command_runner
 from watcher.service.environment import environment_path
 from watcher.service.templates import SYSTEMD_TEMPLATE, read_template
 from watcher.service.unit import render_unit
@@ -260,6 +260,22 @@ def test_a_crash_loop_ends(machine: Machine) -> None:
     (machine.control / "exit").unlink()
     assert "error" not in machine.install()
     assert machine.state() == "active"
+
+
+@pytest.mark.parametrize(
+    ("shown", "detail"),
+    [
+        ("Result=signal\nExecMainStatus=9\nSubState=auto-restart", "signal, signal 9, systemd starts it again"),
+        ("Result=exit-code\nExecMainStatus=2\nSubState=failed", "exit-code, exit status 2"),
+        ("Result=start-limit-hit\nExecMainStatus=0\nSubState=failed", "start-limit-hit"),
+    ],
+)
+def test_how_it_failed(tmp_path: Path, shown: str, detail: str) -> None:
+    """A signal is not called an exit status, and a service that comes back by itself is said to."""
+    answer = CommandResult(0, f"ActiveState=failed\n{shown}\n", "")
+    service = SystemdService({"HOME": str(tmp_path)}, lambda _: answer, user="me", environment_path=tmp_path / "env")
+    status = service.status()
+    assert (status.state, status.detail) == (ServiceState.FAILED, detail)
 
 
 @pytest.mark.systemd

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from watcher.doctor.values import Check, DoctorContext, Status
 from watcher.service import ServiceState, ServiceStatus, carried_variables, parse_variables
+from watcher.service.environment import decides_places
 from watcher.service.files import read_text
 
 INSTALL = "qwen-watcher service install"
@@ -62,6 +63,10 @@ def check_service_environment(context: DoctorContext) -> Check:
     if differing:
         detail = f"the service does not see what this shell has: {', '.join(differing)}"
         return Check(name, Status.WARN, detail, f"{INSTALL}  # in the shell that has them")
+    places = sorted(each for each in theirs if decides_places(each) and each not in ours)
+    if places:
+        detail = f"the service has what this shell has not, so commands here may look elsewhere: {', '.join(places)}"
+        return Check(name, Status.WARN, detail, f"{INSTALL}  # lets it go without, as this shell")
     return Check(name, Status.OK, f"as in this shell: {', '.join(ours)}" if ours else "nothing to carry over")
 
 

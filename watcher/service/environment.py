@@ -48,6 +48,19 @@ def is_carried(name: str) -> bool:
     )
 
 
+def decides_places(name: str) -> bool:
+    """Whether commands in a shell without this variable look at other files than a service that has it."""
+    return is_carried(name) and name.startswith(("QWEN_", "XDG_"))
+
+
+def dropped_notes(before: str | None, after: str | None) -> tuple[str, ...]:
+    """What the user should know when our block has lost variables: this shell did not have them."""
+    lost = sorted(block_variables(before).keys() - block_variables(after).keys())
+    if not lost:
+        return ()
+    return (f"the service no longer has {', '.join(lost)}: not set here; to keep them, install from a shell with them",)
+
+
 def carried_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of this environment that the service needs, with every path absolute.
 

@@ -12,7 +12,7 @@ from xml.parsers.expat import ExpatError
 
 from watcher.errors import ServiceError
 from watcher.paths import home_dir, log_path
-from watcher.service.environment import block_variables, with_block, without_block
+from watcher.service.environment import block_variables, dropped_notes, with_block, without_block
 from watcher.service.files import FileChange, applied, read_text, remove_empty_directories
 from watcher.service.templates import LAUNCHD_TEMPLATE, read_template
 from watcher.service.values import (
@@ -97,7 +97,8 @@ class LaunchdService:
         old_plist = read_text(self._plist_path)
         if old_plist is not None and not is_ours(old_plist) and old_plist != template:
             raise ServiceError(f"{self._plist_path} was not written by `service install`; move it away first")
-        environment = with_block(read_text(self._environment_path), request.carried, request.stored)
+        old_environment = read_text(self._environment_path)
+        environment = with_block(old_environment, request.carried, request.stored)
         plist = render_plist(
             template,
             request.command,
@@ -132,7 +133,7 @@ class LaunchdService:
             changed=changed,
             restarted=bool(before),
             variables=variables,
-            notes=(f"its log is {self._log_path}",),
+            notes=(*dropped_notes(old_environment, environment), f"its log is {self._log_path}"),
         )
 
     def uninstall(self) -> UninstallResult:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from watcher.errors import ServiceError
 from watcher.paths import home_dir
-from watcher.service.environment import block_variables, with_block, without_block
+from watcher.service.environment import block_variables, dropped_notes, with_block, without_block
 from watcher.service.files import FileChange, applied, read_text, remove_empty_directories
 from watcher.service.templates import SYSTEMD_TEMPLATE, read_template
 from watcher.service.unit import is_ours, parse_command, render_unit
@@ -84,7 +84,8 @@ class SystemdService:
         if old_unit is not None and not is_ours(old_unit) and old_unit != template:
             aside = shlex.join(["mv", str(unit_path), f"{unit_path}.old"])
             raise ServiceError(f"{unit_path} was not written by `service install`; move it away first: {aside}")
-        environment = with_block(read_text(self._environment_path), request.carried, request.stored)
+        old_environment = read_text(self._environment_path)
+        environment = with_block(old_environment, request.carried, request.stored)
         changes = [
             FileChange(self._environment_path, environment, 0o600),
             FileChange(unit_path, render_unit(template, request.command, self._environment_path), 0o644),
@@ -109,7 +110,7 @@ class SystemdService:
             changed=changed,
             restarted=was_running,
             variables=variables,
-            notes=self._linger_notes(),
+            notes=(*dropped_notes(old_environment, environment), *self._linger_notes()),
         )
 
     def uninstall(self) -> UninstallResult:
@@ -248,6 +249,8 @@ class SystemdService:
 
 def _detail(shown: Mapping[str, str], state: ServiceState) -> str:
     if state is ServiceState.FAILED:
-        status = shown.get("ExecMainStatus", "0")
-        return shown.get("Result", "") + (f", exit status {status}" if status != "0" else "")
+        status, result = shown.get("ExecMainStatus", "0"), shown.get("Result", "")
+        kind = "signal" if result in ("signal", "core-dump") else "exit status"
+        again = ", systemd starts it again" if shown.get("SubState") == "auto-restart" else ""
+        return (f"{result}, {kind} {status}" if status != "0" else result) + again
     return shown.get("StatusText", "")
