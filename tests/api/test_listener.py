@@ -152,6 +152,15 @@ def test_one_client_too_many_is_told_so(path: Path) -> None:
         eventually(lambda: _answered(path))
 
 
+def test_many_may_come_at_the_same_moment(path: Path) -> None:
+    """Clients that do not wait for the accepting thread, as curl does not, are not refused by the system."""
+    with listening(path), contextlib.ExitStack() as stack:
+        for _ in range(300):
+            client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            client.setblocking(False)
+            client.connect(str(path))
+
+
 def _answered(path: Path) -> bool:
     with connected(path) as client:
         return said(client) == b"hello"

@@ -20,6 +20,7 @@ from watcher.edge.text_model import Abort
 from watcher.errors import NotFoundError, StateError, UsageError
 
 SESSION = "800ec011-bd66-45b3-b7e5-27e3387a2e2a"
+RECAP = f"POST /session/{SESSION}/recap HTTP/1.1\r\n".encode()
 
 
 class Told:
@@ -99,6 +100,7 @@ def test_each_resource_answers_in_json() -> None:
         ("GET", f"/session/{SESSION}/recap", 405, "bad_request"),
         ("POST", "/status", 405, "bad_request"),
         ("DELETE", "/status", 405, "bad_request"),
+        ("GET", "http://[::1/status", 400, "bad_request"),
         ("GET", "/session/800/why", 400, "bad_request"),
         ("GET", "/session/..%2f..%2fetc/why", 400, "bad_request"),
         ("GET", "/session/%00%00%00%00/why", 400, "bad_request"),
@@ -183,8 +185,18 @@ def test_a_hundred_megabytes_end_soon(start: bytes) -> None:
 
 def test_a_client_that_sends_nothing_is_told_and_sent_away() -> None:
     """Within the time that a request has."""
-    answer = answer_to(b"", seconds=0.2)
-    assert (answer.status, answer.value["reason"]) == (408, "timeout")
+    for sent in (b"", RECAP + b"Content-Length: 9\r\n\r\n{}"):
+        answer = answer_to(sent, seconds=0.2)
+        assert (answer.status, answer.value["reason"]) == (408, "timeout")
+
+
+def test_the_answer_to_head_is_a_head() -> None:
+    """A body would be taken for the start of another answer."""
+    with served() as client:
+        client.sendall(b"HEAD /status HTTP/1.1\r\n\r\n")
+        data = b"".join(iter(lambda: client.recv(65536), b""))
+    assert data.startswith(b"HTTP/1.1 405 ")
+    assert data.endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize("drop", [b"G", b"GET /status HTTP/1.1\r\nA: b\r\n"])

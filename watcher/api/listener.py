@@ -26,6 +26,8 @@ MAX_PATH_BYTES: Final = 103 if sys.platform == "darwin" else 107
 """Longest path of a socket: `sun_path` of unix(7) and unix(4), without the byte that ends it."""
 STOP_SECONDS: Final = 1.0
 """How long `close` waits for the connections that it has cut off."""
+_BACKLOG: Final = 512
+"""So many may come at the same moment: where there is no room, a client that does not wait is refused by the system."""
 _FULL_PAUSE_SECONDS: Final = 0.5
 _TAKE_BYTES: Final = 65_536
 _BUSY_BODY: Final = b'{"error": "too many clients at once", "reason": "busy"}'
@@ -111,7 +113,7 @@ class Listener:
                 making.unlink()
             listener.bind(os.fspath(making))
             making.chmod(0o600)
-            listener.listen(MAX_CONNECTIONS)
+            listener.listen(_BACKLOG)
             listener.setblocking(False)
             self._identity = making.lstat()
             making.replace(self.path)

@@ -76,7 +76,11 @@ def serve(
 
 def route(method: str, target: str, answers: Answers, abort: Abort) -> Callable[[], Mapping[str, Any]]:
     """What gives the answer to a request. Raises `Problem` for one that has none."""
-    steps = tuple(unquote(step) for step in urlsplit(target).path.split("/")[1:])
+    try:
+        path = urlsplit(target).path
+    except ValueError:
+        raise Problem(HTTPStatus.BAD_REQUEST, "that is no address of anything", "bad_request") from None
+    steps = tuple(unquote(step) for step in path.split("/")[1:])
     match steps:
         case ("capabilities",):
             _allow(method, "GET")
@@ -195,6 +199,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._fail(problem)
         except WatcherError as error:
             self._fail(problem_of(error))
+        except (TimeoutError, _TooMuchError):
+            raise  # the request's, as in its head
         except Exception:
             self._fail(Problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error; see the log", "failed"))
             raise
@@ -257,6 +263,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, text)
         self.end_headers()
         self.connection.settimeout(ANSWER_SECONDS)
+        if self.command == "HEAD":
+            body = b""  # its answer ends with the head, whatever length that tells
         self.connection.sendall(self.wfile.getvalue() + body)  # type: ignore[attr-defined]
 
     def finish(self) -> None:
