@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
 
 from watcher.cli.interrupts import end_quietly, hold_signals, leave
 
@@ -18,7 +17,7 @@ def main() -> None:
     try:
         _open_standard_streams()
         code = _run(arguments)
-        _give_up_broken(sys.stdout, sys.stderr)
+        _give_up_broken_streams()
         sys.exit(code)
     finally:
         leave()
@@ -66,9 +65,9 @@ def _open_standard_streams() -> None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", closefd=False))
 
 
-def _give_up_broken(*streams: TextIO) -> None:
+def _give_up_broken_streams() -> None:
     """What nobody reads any more is no failure, and any other one was told: Python would end with exit code 120."""
-    for stream in streams:
+    for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
