@@ -102,7 +102,29 @@ WRAPPED = [
     "Fix 「login",
     "Fix ‘login",
     "Fix login\ud83d",
+    "Fix login\ue000\uffff \u2800",
+    "Title suggestion: Fix login",
+    "Title (2 words): Fix login",
+    "2-word title: Fix login",
+    "Option 1: Fix login\nOption 2: Repair the login",
+    "Final answer: Fix login",
+    "The title is Fix login",
+    'A good title would be "Fix login"',
+    "Fix login (2 words)",
+    '"Fix login" - 2 words',
+    "Fix login（2个字）",
+    '[Fix login](https://example.com "Open it")',
+    "[Fix login](javascript:alert(1))",
+    "<https://example.com/x> Fix login",
+    "<!-- a note --> Fix login",
+    "<conversation>Fix login</conversation>",
+    "</conversation-data> Fix login",
+    '\\"Fix login\\"',
+    "Fix login\\n\\n",
+    "analysisThe user wants a title.assistantfinalFix login",
 ]
+
+LONG_LABEL = [f"{first}{second}" for first in ("alpha", "beta", "gamma", "delta", "rho") for second in "abcdefghij"]
 
 REFUSED = [
     "",
@@ -122,6 +144,37 @@ REFUSED = [
     "<think>Fix login",
     "<script>alert(1)</script>Fix login",
     "<img src=x onerror=alert(1)> Fix login",
+    "<details open ontoggle=alert(1)> Fix login",
+    "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>",
+    "Fix lo\ufffdgin",
+    "word " * 2000,
+    "重构" * 200,
+    "Fix " + "a" * 300,
+    "Thinking Process:\n\n1. **Analyze the request**",
+    "**Thinking**\nThe login is broken.",
+    "Thought: the login is broken",
+    "analysisThe user wants a title",
+    "Hmm, the login is broken",
+    "First, I need to look at the login",
+    "Let's see",
+    "It seems that there is no conversation",
+    "It looks like you want to fix the login",
+    "User wants a title for the login",
+    "Conversation title",
+    "Untitled conversation",
+    "Empty conversation",
+    "General help",
+    "Help request",
+    "Greeting",
+    "Casual greeting exchange",
+    "No specific task",
+    "用户问候",
+    "打招呼",
+    "未命名会话",
+    "Error: rate limit exceeded",
+    "Internal Server Error",
+    "Request timed out",
+    "Something went wrong. Please try again.",
     "https://example.com/fix-login",
     "javascript:alert(1)",
     "Here is a title:",
@@ -192,6 +245,20 @@ UNCHANGED = [
     "Sorry page layout",
     "Thank you page redirect",
     "I/O errors in worker",
+    "First I/O benchmark",
+    "HMM training pipeline",
+    "Thinking mode toggle",
+    "Greeting component i18n",
+    "Help request form",
+    "Request timed out in worker",
+    "Error boundary for chat window",
+    "Untitled window bug",
+    "Answer caching in search",
+    "Convert <Button> to <Link>",
+    "Focus of <Input /> in React",
+    "Resize 3 characters wide columns",
+    "A title bar that is too tall",
+    "Sửa lỗi đăng nhập",
     "OK button misaligned",
     "Titles are cut off in the picker",
     "无法访问后台页面",
@@ -277,16 +344,32 @@ def test_short_and_blank_masked_values() -> None:
 
 def test_long_label_is_cut_at_a_word() -> None:
     """Over 200 UTF-16 units a label is cut after a whole word; a single word where the limit falls."""
-    cut = sanitize_title("Compare " + "alpha beta " * 30, ())
+    cut = sanitize_title("Compare " + " ".join(LONG_LABEL), ())
     assert cut is not None
     assert 190 < utf16_len(cut) <= MAX_TITLE_UNITS
-    assert set(cut.split()) == {"Compare", "alpha", "beta"}
+    assert set(cut.split()) <= {"Compare", *LONG_LABEL}
     assert sanitize_title("🚀a" * 100, ()) == "🚀a" * 66 + "🚀"
 
 
 def test_masking_is_seen_before_the_cut() -> None:
     """A secret behind the cut refuses the answer as well."""
-    assert sanitize_title("Compare " + "alpha beta " * 30 + "hunter22", (), masked=("hunter22",)) is None
+    answer = "Compare " + " ".join(LONG_LABEL) + " hunter22"
+    assert sanitize_title(answer, ()) is not None
+    assert sanitize_title(answer, (), masked=("hunter22",)) is None
+
+
+@pytest.mark.parametrize("character", ["👩\u200d💻", "👍🏽", "🇩🇪", "e\u0301", "❤\ufe0f"])
+def test_a_cut_leaves_whole_characters(character: str) -> None:
+    """No half of a flag, no letter without its accent, no face without its colour, wherever the limit falls."""
+    for shift in range(8):
+        cut = sanitize_title("ab" + "x" * shift + character * 200, ())
+        assert cut is not None
+        assert cut.removeprefix("ab" + "x" * shift).replace(character, "") == ""
+
+
+def test_marks_are_not_piled_up() -> None:
+    """Three on one letter stay, which is more than languages need; a pile would cover other lines of a list."""
+    assert sanitize_title("Fix e\u0323\u0302 login" + "\u0336" * 300, ()) == "Fix e\u0323\u0302 login" + "\u0336" * 3
 
 
 HOSTILE = st.lists(
@@ -533,6 +616,20 @@ def test_recap_with_masked_value() -> None:
             "。",
             "Sure! ",
             "https://",
+        ),
+        *(
+            "<!--",
+            "<!---",
+            "<a on",
+            "<a onx =",
+            "[x]((a)",
+            '\\"',
+            'analysis"',
+            "\u0301",
+            "(1 ",
+            " - 1",
+            'the title is "',
+            "🇩",
         ),
     ],
 )

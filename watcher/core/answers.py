@@ -15,17 +15,27 @@ _THINKING_TAG = re.compile(
     r"[<◁](/?)(?:think|thinking|thought|thoughts|reasoning)\b[^<>▷\n]{0,80}(?:[>▷]|$)", re.IGNORECASE
 )
 _CHANNEL = "<|message|>"
+_BARE_ANALYSIS = re.compile(r"\s*analysis(?=[A-Z\"'])")
+_BARE_FINAL = "assistantfinal"
+"""What is left of the channels of gpt-oss where a server drops its special tokens."""
 _TEMPLATE_TOKEN = re.compile(r"<\|[^<>|\n]{1,40}\|>|</?s>|\[/?INST\]|<(?:start|end)_of_turn>")
 _HTML_TAG = re.compile(
-    r"</?(?:a|answer|b|big|blockquote|body|br|center|code|dd|div|dl|dt|em|font|h[1-6]|head|hr|html|i|kbd|li|mark|ol|output"
+    r"</?(?:a|answer|b|big|blockquote|body|br|center|code|conversation(?:-data)*|dd|div|dl|dt|em|font|h[1-6]|head|hr|html|i|kbd|li|mark|ol|output"
     r"|p|pre|recap|response|result|s|small|span|strong|sub|summary|sup|table|tbody|td|th|title|tr|tt|u|ul)"
     r"(?:\s[^<>]{0,300})?/?>",
     re.IGNORECASE,
 )
+_COMMENT = re.compile(r"<!--(?:[^-]|-(?!->)){0,300}+(?:-->)?")
 _ACTIVE_TAG = re.compile(
-    r"<\s*/?\s*(?:script|style|iframe|object|embed|img|svg|link|meta|form|input|video|audio)\b", re.IGNORECASE
+    # a component such as <Link> is none
+    r"<\s*/?\s*(?-i:(?!(?:Link|Form|Input|Video|Audio|Style|Object)\s?/?>))(?:script|style|iframe|object|embed|img|svg|link|meta|form|input|video|audio)\b"
+    r"|<!doctype\b|<[a-z][\w-]{0,30}\s[^<>]{0,300}\bon[a-z]{3,20}\s?=",
+    re.IGNORECASE,
 )
-_MARKDOWN_LINK = re.compile(r"!?\[([^\[\]\n]{0,200})\]\([^()\s]{0,500}\)")
+_MARKDOWN_LINK = re.compile(
+    r"!?\[([^\[\]\n]{0,200})\]\((?:[^()\s]|\([^()\s]{0,100}\)){0,500}(?:\s{1,4}[\"'][^\"'\n]{0,100}[\"'])?\)"
+)
+_INLINE_FENCE = re.compile(r"`{2,}")
 _FENCE = re.compile(r"\s*(?:`{3,}|~{3,})\s*([\w+-]*)\s*")
 _TEXT_FENCES = frozenset(("", "text", "txt", "plaintext", "plain", "markdown", "md", "json", "title"))
 _RULE = re.compile(r"\s*[-=_*#]{3,}\s*")
@@ -35,7 +45,8 @@ _EMPHASIS = (
     re.compile(r"~~(?=\S)([^~\n]{1,300})(?<=\S)~~"),
     re.compile(r"(?<!\w)_{1,3}(?=[^\s_][^_\n]{0,300}\s)([^_\n]{1,300})(?<=[^\s_])_{1,3}(?!\w)"),  # not __init__
 )
-_ESCAPED_MARK = re.compile(r"\\([_*`#\[\]~])")
+_ESCAPED_MARK = re.compile(r"\\([_*`#\[\]~\"'])")
+_ESCAPED_END = re.compile(r"(?<!\\[nrt])(?:\\[nrt])++$")
 _STRING_VALUE = r"""\s*["']?\s*:\s*(?:"([^"\\]*(?:\\.[^"\\]*)*)|'([^'\\]*(?:\\.[^'\\]*)*))"""
 _LOOKS_LIKE_JSON = re.compile(r"\s*(?:\{\s*[\"'}]|\[\s*[{\"'])")
 _BRACKETS = {"(": ")", "[": "]", "{": "}", "（": ")", "［": "]", "｛": "}", "【": "】", "〔": "〕", "〖": "〗"}
@@ -45,6 +56,9 @@ _SHORTEST_ECHO = 12
 
 def without_thinking(text: str) -> str:
     """`text` without thinking blocks; an unclosed one cuts to the end, a lone closing tag cuts all before it."""
+    if _BARE_ANALYSIS.match(text):
+        _, final, said = text.rpartition(_BARE_FINAL)
+        text = said if final else ""
     if _CHANNEL in text:
         text = text[text.rindex(_CHANNEL) + len(_CHANNEL) :]
     kept: list[str] = []
@@ -103,12 +117,16 @@ def has_active_markup(text: str) -> bool:
 
 
 def without_markup(text: str) -> str:
-    """`text` without HTML and template tags, markdown links and emphasis; their text stays, inline code as well."""
-    text = _HTML_TAG.sub(" ", _TEMPLATE_TOKEN.sub(" ", text))
+    """`text` without HTML and template tags, markdown links and emphasis; their text stays, inline code as well.
+
+    Escapes of one JSON too many go as well: before quotes and at the end.
+    """
+    text = _HTML_TAG.sub(" ", _COMMENT.sub(" ", _TEMPLATE_TOKEN.sub(" ", text)))
     text = _MARKDOWN_LINK.sub(r"\1", text)
+    text = _INLINE_FENCE.sub("`", text)
     for emphasis in _EMPHASIS:
         text = emphasis.sub(r"\1", text)
-    return _ESCAPED_MARK.sub(r"\1", text)
+    return _ESCAPED_MARK.sub(r"\1", _ESCAPED_END.sub("", text))
 
 
 def without_lone_brackets(text: str) -> str:

@@ -19,7 +19,7 @@ _SEQUENCE = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _LINE_BREAK = re.compile(r"\r\n?|[\v\f\x85\u2028\u2029]")
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2800]")  # the last is a blank that is no space
 
 _CLOSED = r"(?![^\[\]]{0,40}\])"  # not "[5m]" or "[3D model]"
 _RESIDUE = re.compile(
@@ -33,10 +33,15 @@ _RESIDUE = re.compile(
 )
 _RESIDUE_ROUNDS = 3
 
+_MARKS = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_STACKED = re.compile(rf"({_MARKS}{{3}}){_MARKS}+")
+"""More marks on one letter than any language puts there; a pile of them covers the lines above and below."""
+
 _EMOJI = "\u00a9\u00ae\u2190-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
 _INVISIBLE = re.compile(
     r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200c\u200e\u200f\u202a-\u202e\u2060-\u206f"
-    r"\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffc\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    r"\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffc\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    r"\ue000-\uf8ff\ufdd0-\ufdef\ufffe\uffff\U000f0000-\U0010ffff]"  # private use, and no characters at all
     rf"|(?<![{_EMOJI}0-9#*])[\ufe0e\ufe0f]"
     # A zero-width joiner stays only between two emoji.
     rf"|\u200d(?:(?<![{_EMOJI}]\u200d)(?<![{_EMOJI}]\ufe0f\u200d)|(?![{_EMOJI}]))"
@@ -52,7 +57,7 @@ def clean_lines(text: str) -> str:
     text = _STYLE.sub("", text)
     text = _SEQUENCE.sub(" ", text)
     text = _CONTROL.sub(" ", text)
-    text = _INVISIBLE.sub("", text)
+    text = _STACKED.sub(r"\1", _INVISIBLE.sub("", text))
     return _without_residue(text)
 
 

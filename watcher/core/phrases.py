@@ -16,7 +16,9 @@ def _any(*alternatives: str) -> re.Pattern[str]:
 _KIND = r"(?:(?:session|chat|conversation|suggested|proposed|possible|short|concise|generated|final|the|my)\s+){0,3}"
 
 LABEL = _any(
-    rf"{_KIND}(?:title|headline|topic|subject|summary|recap|(?:session|chat) name)\s{{0,3}}[:：=]\s*",
+    rf"{_KIND}(?:title|headline|topic|subject|summary|recap|(?:session|chat) name)(?: (?:suggestion|idea|option)s?)?"
+    r"(?: ?\([^()]{0,30}\)| ?#?\d)?\s{0,3}[:：=]\s*",
+    r"(?:\d{1,2}-word title|(?:final )?(?:answer|output|response|result)|option #?\d)\s{0,3}[:：]\s*",
     rf"{_KIND}title(?:\s*[–—]\s*|\s+-\s+)",
     r"(?:会话|對話|对话|聊天|建议的?|推荐的?)?(?:标题|標題|题目|題目|主题|主題|名称)(?:是|为|為)?\s*[:：]\s*",
     r"(?:会话|對話|对话)?(?:总结|總結|摘要|回顾|回顧)(?:是|为|為)?\s*[:：]\s*",
@@ -52,6 +54,8 @@ INTRODUCTION = _any(
     r"(?:here(?:['’]s| is| are)|this is|below is|based on)[^:：]{0,100}[:：]\s*",
     r"i(?:['’]d| would| will)? (?:suggest|propose|call|title|name)[^:：]{0,100}[:：]\s*",
     rf"(?:a|an|the|my|one)\b[^:：]{{0,40}}\b(?:title|recap|summary){_SUITABLE}\s*[:：]\s*",
+    r"(?:a|an|the|my|one)\b[^:：\"“”]{0,40}\btitle\b[^:：\"“”]{0,40}\b(?:is|be)\s+(?=[\"“'`*«「])",
+    r"(?:the|my|a good|a suitable)(?: [a-z]{3,12})? title (?:is|would be|could be)\s+(?-i:(?=[A-Z]))",
     r"(?:以下|这是|這是|根据|根據|建议|建議|我(?:建议|会)|こちら|次の(?:通り|とおり))[^:：]{0,60}[:：]\s*",
     r"(?:el|le|der|il|o) t[íi]t(?:ulo|re|el|olo)\b[^:：]{0,40}[:：]\s*",
     r"(?:aquí|te propongo|voici|je propose|hier ist|ich schlage|ecco|aqui está|вот|다음은|제목은)[^:：]{0,100}[:：]\s*",
@@ -97,6 +101,9 @@ REFUSAL = _any(
 ANSWER = _any(
     r"i(?:['’](?:m|ve|ll|d))?\s",  # no title speaks of itself
     r"we (?:can|cannot|can['’]t|need|will|have|should|are|were)\b|we['’](?:re|ve|ll)\b",
+    r"(?:thinking|thought|reasoning)(?: process)?\s*(?:[:：]|\.{3}|…|$)|hmm+[,.…]|let['’]s (?:see|think)\b",
+    r"(?:first|next|now|so),? (?:i(?!/)|we|let)\b|user (?:wants|asks|asked|is asking|needs)\b.{0,30}\btitle\b",
+    r"it (?:seems|appears|looks)\b (?:that |like |as )?(?:if )?(?:the|there|you|your|this|we|i|no)\b",
     r"let me\b|feel free\b|thank you (?:for\b|so\b|[!,.])|thanks\b\s*(?:[!,.]|for\b)",
     r"the user (?:is|was|has|wants|want|asks|asked|needs|need|would|said|requests|requested|greeted|seems)\b",
     rf"(?:this|the) {_TALK} (?:is|was|covers|discuss|about|focus|contain|appears|seems|has|does|start|only|involve)",
@@ -154,11 +161,28 @@ NARRATION = _any(
 )
 """The start of talk about what the model itself does next, or of a call of a tool."""
 
+_SMALL = r"(?:user|casual|simple|initial|friendly|brief|basic|general|generic|opening|short|first|quick)"
+_HELP = r"(?:help|assistance|support|inquiry|question|discussion|request)"
+
 NO_TITLE = _any(
     r"(?:no |session |chat |your )?title(?: here)?|untitled(?: session| chat)?|(?:new )?(?:chat|session|conversation)",
     r"assistant|user|empty|none|null|nil|n/a|unknown|undefined|string|text|json|ok|okay|hello|hi|help(?: me)?",
-    r"(?:会话|对话|无|無|新)?(?:标题|標題)|新?(?:会话|对话|聊天)|无题|無題|你好|タイトル|제목",
+    r"(?:会话|对话|无|無|新)?(?:标题|標題)|(?:新|未命名)?(?:会话|对话|聊天)|无题|無題|你好|タイトル|제목",
     r"sin título|sans titre|ohne titel|sem título|senza titolo|без названия",
+    r"(?:conversation|session|chat) title",
+    r"(?:coding|untitled|unnamed|empty|general|casual|generic) (?:session|chat|conversation)",
+    r"no (?:title|topic|task|(?:specific|clear|particular|real|actual) \w{2,20})(?: \w{2,20}){0,3}",
+    # What a session that began with a greeting is about; its next turn may tell more.
+    rf"(?:{_SMALL} ){{0,3}}(?:greetings?|small talk|introduction)(?: (?:exchange|message|conversation|chat|only))?",
+    rf"(?:{_SMALL} ){{1,3}}{_HELP}|(?:{_SMALL} ){{0,3}}(?:help|assistance|support) (?:request|offer|needed|offered)",
+    r"(?:用户|日常|简单|初次|友好|初始)?(?:问候|打招呼|闲聊|寒暄)(?:语|交流|对话|开场)?",
+    r"挨拶|あいさつ|인사|saludos?|salutations?|begrüßung|приветствие",
+    # What gateways give in place of an answer.
+    r"(?:error ?[:：] ?)?(?:internal server error|service unavailable|too many requests)",
+    r"(?:error ?[:：] ?)?(?:rate limit (?:exceeded|reached)|insufficient (?:balance|quota|credits?))",
+    r"(?:error ?[:：] ?)?(?:the )?(?:request (?:timed out|timeout)|model (?:is )?overloaded)",
+    r"(?:something went wrong|an? (?:unexpected |unknown |internal )?error (?:has )?occurred|error)"
+    r"(?:[.,!;]? (?:please )?try again(?: later)?)?",
 )
 """All of a text, when it stands where a title should be and is none."""
 

@@ -7,6 +7,7 @@ cleaning is repeated until nothing changes, so the result is a fixed point: sani
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 
 from watcher.core import answers, phrases
@@ -44,9 +45,14 @@ _MARKER = re.compile(
 _TRAILING = " \t→.!?。！？,，;；:：、…‥·•*|-–—"
 _LEADING = re.compile(r"(?:[\s,，;；:：。、!！?？…‥·•|–—¿¡]|\.{2,}|\.(?!\w))+")
 _URL = re.compile(
-    r"\b[a-z][a-z0-9+.-]{1,20}://\S*|\b(?:javascript|vbscript|mailto):\S+|\bdata:[a-z]+/\S*", re.IGNORECASE
+    r"<?\b[a-z][a-z0-9+.-]{1,20}://\S*|<?\b(?:javascript|vbscript|mailto):\S+|\bdata:[a-z]+/\S*", re.IGNORECASE
 )
 _WRAPPED = re.compile(r"[\[{【]([^\[\]{}【】]*)[\]}】]")
+_WORD_COUNT = re.compile(
+    r"\s*[-–—(（]\s*\d{1,2}[ -]?(?:words?|char(?:acter)?s?|个?字|個?字|文字)\s*[)）]?$", re.IGNORECASE
+)
+_REPLACEMENT = "\ufffd"
+"""Stands where a byte was no text: a word with a hole in it."""
 _SECOND_SENTENCE = re.compile(r"[.!?][\"'”’)\]]{0,2}\s+\S|[。！？]")
 _SECOND_EXCLAMATION = re.compile(r"[!?]\s+\S+\s+\S+\s+\S|[。！？](?=[^。！？」』”’\s])")
 _SOFT_WRAP = re.compile(r"(?<=\w)\n[ \t]+(?=[a-zà-ÿ])")
@@ -70,7 +76,8 @@ def sanitize_title(raw: str, examples: Sequence[str], masked: Sequence[str] = ()
     Cut or refused: an answer of more than 200 UTF-16 units that reads as a label is cut after a whole word. One that
     reads as prose is refused whatever its length: more than 12 words or 40 CJK characters together with a second
     sentence, a closing full stop, or a word by which somebody speaks ("I", "your", 我). A piece of a sentence is no
-    title.
+    title. Neither is one that says the same over and over, one of which the cut leaves less than half of those units,
+    or one with a replacement character in it.
 
     `examples` are those of the prompt that was sent; those of Qwen Code's own are refused as well. `masked` are the
     secrets that masking took out of the prompt.
@@ -131,7 +138,9 @@ def _title_once(raw: str) -> str | None:
     text = answers.json_field(text, _TITLE_FIELDS)
     line = _first_label(answers.content_lines(_SOFT_WRAP.sub(" ", clean_lines(text)))[:_MOST_LINES])
     title = utf16_cut_at_word(line, MAX_TITLE_UNITS) if line else ""
-    return title if _is_label(title) else None
+    if title != line and utf16_len(title) < MAX_TITLE_UNITS // 2:
+        return None
+    return title if _is_label(title) and not _repeats_itself(title) else None
 
 
 def _first_label(lines: list[str]) -> str | None:
@@ -162,6 +171,7 @@ def _unwrapped(line: str) -> str:
         line = wrapped[1] if wrapped else line
         leading = _LEADING.match(line)
         line = (line[leading.end() :] if leading else line).removesuffix("->").removesuffix("=>").rstrip(_TRAILING)
+        line = _WORD_COUNT.sub("", line)
         if line == before:
             break
     return line
@@ -185,16 +195,25 @@ def _is_label(title: str) -> bool:
     return (
         words > 1
         and any(character.isalpha() for character in title)
+        and _REPLACEMENT not in title
         and not phrases.NO_TITLE.fullmatch(title)
         and not _answers_back(title)
         and not phrases.ANNOUNCEMENT.match(title)
     )
 
 
+def _repeats_itself(title: str) -> bool:
+    """Whether a long title is a loop, as small models fall into one."""
+    words = title.casefold().split()
+    characters = _CJK.findall(title)
+    return (len(words) > MAX_TITLE_WORDS and len(set(words)) * 2 < len(words)) or (
+        len(characters) > MAX_TITLE_CJK and len(set(characters)) * 4 < len(characters)
+    )
+
+
 def _bare(text: str) -> str:
-    """`text` for the comparison with examples: outer non-alphanumerics, case and spacing do not count."""
-    characters = [index for index, character in enumerate(text) if character.isalnum()]
-    return " ".join(text[characters[0] : characters[-1] + 1].casefold().split()) if characters else ""
+    """`text` for the comparison with examples: only letters and digits count, in either width and case."""
+    return "".join(filter(str.isalnum, unicodedata.normalize("NFKC", text).casefold()))
 
 
 # ---------------------------------------------------------------------------------------------------------------- recap

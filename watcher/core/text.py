@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 
 _FIRST_ASTRAL = 0x10000
+_JOINER = "\u200d"
+_FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,30 @@ def utf16_tail(text: str, units: int) -> str:
 def utf16_cut_at_word(text: str, units: int) -> str:
     """`text`, or when longer than `units` UTF-16 units its head, cut after a whole word and stripped.
 
-    A head that is one single word is cut where the limit falls.
+    A head that is one single word is cut where the limit falls, but not inside of what is seen as one character.
     """
     if utf16_len(text) <= units:
         return text
     head = utf16_head(text, units)
     if not text[len(head)].isspace():
         words = head.rsplit(maxsplit=1)
-        head = words[0] if len(words) > 1 else head
+        head = words[0] if len(words) > 1 else _whole_characters(head, text[len(head)])
     return head.strip()
+
+
+def _whole_characters(head: str, after: str) -> str:
+    """`head` without a last character of which `after`, the next code point, is still a part."""
+    while head and (_extends(after) or head[-1] == _JOINER or _splits_flag(head, after)):
+        head, after = head[:-1], head[-1]
+    return head
+
+
+def _extends(character: str) -> bool:
+    """Whether it changes the character before it: a combining mark, a joiner, a variation, a skin colour."""
+    return unicodedata.category(character).startswith("M") or character == _JOINER or "🏻" <= character <= "🏿"
+
+
+def _splits_flag(head: str, after: str) -> bool:
+    """Whether the cut falls between the two letters of a flag."""
+    letters = len(head) - len(head.rstrip(_FLAG_LETTERS))
+    return after in _FLAG_LETTERS and letters % 2 == 1
