@@ -186,6 +186,12 @@ ADVERSARIAL = [
     "curl -u a:",
     "mysql a ", "redis-cli ", "Authorization: Digest ", "cookie: a=b", "sk-", "set -a ", "login a ", "password is ",
     "密码是", "[?&sig=", "?key=", "a:AA", "\\", "\\\\\"", "secret=\"\\\"", "token= ", "password=a\\", "{{", "\n", " ",
+    "docker login ", "docker login -p ", "docker login \\\n", "zip a ", "http -a a:", "echo a", "echo 'a:",
+    "name: abc ", "value: abc ", "<key>abc</key>", "<key>abc</key><string>", "('abc', '", "seed phrase ",
+    "mnemonic abc abd ", "abcd ", "AKIAQWERTYUIOPASDFGH ", "AC00000000000000000000000000000000 ",
+    "kind: Secret\ndata:\n a: b\n", "data:\n", "---\n", "QUJDREVGR0hJSktMTU5P", "UEFTU1dPUkQ9aHVudGVyMg==", "$6$aaaa",
+    "://aaaaaaaaaaaaaaaaaaaaa", "login with a/", "user a pass ", "client(\"", "a:5432:b:c:", "identified by '",
+    "user=a,password=", "--type SecureString ", "--password ",
 ]  # fmt: skip
 
 
@@ -195,15 +201,12 @@ def test_the_work_grows_linearly(unit: str) -> None:
 
     def cost(chars: int) -> float:
         text = unit * (chars // len(unit))
-        best = float("inf")
-        for _ in range(3):
-            started = time.process_time()
-            mask(text)
-            best = min(best, time.process_time() - started)
-        return best
+        started = time.process_time()
+        mask(text)
+        return time.process_time() - started
 
-    small = max(cost(8_000), 0.001)
-    assert cost(64_000) < 30 * small
+    # a machine under load measures badly now and then
+    assert any(cost(64_000) < 30 * max(cost(8_000), 0.001) for _ in range(3))
 
 
 def test_a_megabyte_of_hostile_text_is_masked() -> None:

@@ -1,8 +1,9 @@
 """Takes secrets out of text before it leaves the machine, and recognises them in what comes back.
 
-Five kinds of evidence: a token's own shape (`redaction.tokens`), a private key block, a place that holds credentials
-(`Authorization` and cookie headers, URLs, `curl -u`), an assignment to a secret-looking name (`redaction.names`), and
-a password said in prose. In doubt a value is masked: a mask costs a word of context, a leak cannot be taken back.
+The kinds of evidence: a token's own shape (`redaction.tokens`), a private key block, a place that holds credentials
+(`Authorization` and cookie headers, URLs, command lines), an assignment to a secret-looking name (`redaction.names`),
+a password said in prose, a neighbour that gives it away, and base64 of any of them. In doubt a value is masked: a mask
+costs a word of context, a leak cannot be taken back.
 
 Every pattern is anchored, bounded or possessive, so that the work grows linearly with the text.
 """
@@ -13,9 +14,12 @@ import re
 from collections.abc import Iterator
 
 from watcher.core.redaction.assignments import assignment_spans
+from watcher.core.redaction.commands import command_line_spans
+from watcher.core.redaction.encoded import encoded_spans
 from watcher.core.redaction.keys import private_key_spans
 from watcher.core.redaction.names import is_random
-from watcher.core.redaction.places import command_line_spans, header_spans, prose_spans, url_spans
+from watcher.core.redaction.neighbours import companion_spans, lone_spans, manifest_spans, pair_spans
+from watcher.core.redaction.places import header_spans, prose_spans, url_spans
 from watcher.core.redaction.tokens import IN_CONTEXT, TOKEN
 from watcher.core.text import MaskedText
 
@@ -103,6 +107,12 @@ def _spans(text: str) -> Iterator[Span]:
     """Where secrets stand, in no order and possibly overlapping."""
     # of the same length, so that places stay: a placeholder must not be read as a name that announces a secret
     text = _COLOUR.sub(lambda escape: " " * len(escape[0]), text).replace(PLACEHOLDER, _NEUTRAL)
+    yield from _plain_spans(text)
+    yield from encoded_spans(text, lambda decoded: next(_plain_spans(decoded), None) is not None)
+
+
+def _plain_spans(text: str) -> Iterator[Span]:
+    """Those that are not encoded."""
     for match in TOKEN.finditer(text):
         yield match.span()
     for match in IN_CONTEXT.finditer(text):
@@ -113,3 +123,7 @@ def _spans(text: str) -> Iterator[Span]:
     yield from command_line_spans(text)
     yield from assignment_spans(text)
     yield from prose_spans(text)
+    yield from companion_spans(text)
+    yield from manifest_spans(text)
+    yield from pair_spans(text)
+    yield from lone_spans(text)

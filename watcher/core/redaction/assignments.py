@@ -24,6 +24,8 @@ _CLOSERS = {")": "(", "]": "[", "}": "{", ">": "<"}
 _MIN_QUOTED_CHARS = 3
 _MIN_BARE_CHARS = 4
 _MIN_CODE_CHARS = 8
+_ONLY_QUOTED = frozenset({"pass", "pw"})
+"""Names of passwords in code, but ordinary words elsewhere."""
 
 
 def assignment_spans(text: str) -> Iterator[Span]:
@@ -54,6 +56,8 @@ def _is_secret_value(text: str, match: re.Match[str], value: str) -> bool:
     name = match["name"]
     kind = announces(name)
     if name == "_auth" and match["op"] == "=":  # npm's `//registry/:_auth=`
+        kind = Announces.SECRET
+    if name.lower() in _ONLY_QUOTED and match["quote"] and is_mixed(value) and len(value) >= _MIN_CODE_CHARS:
         kind = Announces.SECRET
     if kind is Announces.NOTHING or is_reference(value) or _is_same_word(name, value):
         return False

@@ -8,7 +8,7 @@ from enum import Enum
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _SECRET_TAIL = re.compile(
-    r"(?:password|passwd|passphrase|passcode|pwd|secret|token|apikey|"
+    r"(?:password|passwd|passphrase|passcode|pwd|secret|token|apikey|clientkeydata|"
     r"(?:api|access|secret|private|encryption|encrypt|signing|master|account|shared|storage|service|auth|session|"
     r"deploy|license|hmac|aes|crypto|admin|root)key)"
     # what people put after it: PASSWORD_PROD, TOKEN2, secretValue
@@ -122,7 +122,7 @@ _NOT_VALUES = frozenset(
 _REFERENCE = re.compile(
     r"\$.*|%[A-Za-z_]\w*%|\$?\{\{[^{}]*\}\}|\{[\w.$()\[\]'\"-]{0,80}\}|<[^<>]*>|\[[^\[\]]*\]|[*•xX.…?_-]{3,}|\.\.\.|…"
     r"|(?i:your[-_ ]?[\w -]{0,60}|change[-_]?(?:me|it)|place-?holder|enter[-_ ][\w -]{0,60}|todo|fixme)"
-    r"|\$?\{\{|https?://.*",
+    r"|[A-Za-z0-9_-]{0,16}(?:\.{3}|…|[xX*]{4,})|\$?\{\{|https?://.*",
     re.DOTALL,
 )
 _ALGORITHM = re.compile(

@@ -1,11 +1,11 @@
-"""Places where credentials stand: HTTP headers, URLs, command lines, and sentences that tell a password."""
+"""Places where credentials stand: HTTP headers, URLs, and sentences that tell a password."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from watcher.core.redaction.names import Announces, announces, is_mixed, is_reference
+from watcher.core.redaction.names import is_mixed, is_reference
 
 Span = tuple[int, int]
 
@@ -63,58 +63,44 @@ def _is_template(value: str) -> bool:
 
 
 _URL_PASSWORD = re.compile(r"://[^\s/:@?#\"'<>`]{0,128}+:(?P<value>[^\s/\"'<>`]{1,256})@")
-_CURL_USER = re.compile(
-    r"(?<![\w-])(?:-u|--user|--proxy-user)(?:=|[ \t]{0,4})\\{0,3}[\"']?[^\s:\"'$<{\\]{0,100}+:"
-    r"[\"']?(?P<value>[^\s\"'\\]{3,256}+)"
-)
-_PASSWORD_FLAG = re.compile(
-    r"(?<![\w-])(?:sshpass[ \t]{1,4}-p[ \t]{0,4}|mysql(?:dump|admin|import)?(?:[ \t]+[^\s]{1,80}+){0,6}[ \t]-p|"
-    r"redis-cli(?:[ \t]+[^\s]{1,80}+){0,6}[ \t]-a[ \t]{1,4}|-pass(?:in|out)?[ \t]{1,4}pass:)"
-    r"[\"']?(?P<value>[^\s\"']{3,256}+)"
-)
-_CURL_REACH_CHARS = 1000
-_FLAG = re.compile(
-    r"(?<![\w-])-{1,2}(?P<name>[A-Za-z][\w-]{1,60}+)[ \t]{1,4}(?P<quote>[\"']?)(?P<value>[^\s\"'`-][^\s\"'`]{3,}+)"
-)
-_SET = re.compile(
-    r"(?<![\w-])(?:set(?:[ \t]-[A-Za-z]{1,4}){0,3}|setenv|setx|ENV|ARG|login[ \t]+[^\s]{1,80}+)[ \t]{1,4}"
-    r"(?P<name>[A-Za-z_]\w{2,60}+)[ \t]{1,4}[\"']?(?P<value>[^\s\"'`=]{3,}+)"
-)
+_URL_TOKEN = re.compile(r"://(?P<value>[A-Za-z0-9_-]{20,256}+)@")
+"""A token in place of the user, as `git+https://` and Sentry's addresses have it."""
+_ORACLE = re.compile(r"oracle:thin:[^/\s@]{1,64}/(?P<value>[^\s/@]{3,256}+)@")
 
 
 def url_spans(text: str) -> Iterator[Span]:
     for match in _URL_PASSWORD.finditer(text):
         if not is_reference(match["value"]):
             yield match.span("value")
-
-
-def command_line_spans(text: str) -> Iterator[Span]:
-    for match in _CURL_USER.finditer(text):
-        value = match["value"]
-        if text.rfind("curl", max(0, match.start() - _CURL_REACH_CHARS), match.start()) >= 0 and not is_reference(
-            value
-        ):
+    for match in _URL_TOKEN.finditer(text):
+        if is_mixed(match["value"], digits=3):
             yield match.span("value")
-    for match in _PASSWORD_FLAG.finditer(text):
+    for match in _ORACLE.finditer(text):
         if not is_reference(match["value"]):
-            yield match.span("value")
-    for match in _FLAG.finditer(text):
-        value = match["value"]
-        if announces(match["name"]) is Announces.SECRET and not is_reference(value) and is_mixed(value):
-            yield match.span("value")
-    for match in _SET.finditer(text):
-        if announces(match["name"]) is Announces.SECRET and not is_reference(match["value"]):
             yield match.span("value")
 
 
 _SAID = re.compile(
     r"(?:(?P<password>password|passwd|passphrase|passcode|密码|口令|パスワード|비밀번호|пароль|passwort|kennwort|contraseña|"
     r"mot de passe|senha)|(?:api|access|secret|private|auth)[ -](?:key|token)|token|secret|密钥|令牌|トークン|токен)"
-    r"(?P<link>[ \t]{0,4}(?:is|was|to|of|[:=：]|是|为|為|は|ist|est|es|é)?[ \t:：]{0,4})"
+    r"(?P<link>[ \t]{0,4}(?:is|was|to|of|[:=：]|是|为|為|は|는|은|가|이|ist|lautet|est|es|é)?[ \t:：]{0,4})"
     # looked at, not consumed: in "the secret access key is …" the first word after `secret` is the next keyword
     r"(?=[\"'“「`]?(?P<value>[^\s\"'“”「」`，。、；()<>]{6,256}))",
     re.IGNORECASE,
 )
+_LOGIN = re.compile(
+    r"(?:log(?:ged)?[ -]?in|sign(?:ed)?[ -]?in|credentials?|creds|账号|帐号|登录|用户名?密码)[^\n/]{0,24}?"
+    r"(?:with|as|are|is|using|是|为|[:：=])[ \t]{0,2}[\w.@+-]{2,60}[ \t]?/[ \t]?"
+    r"(?P<value>[^\s/\"'，。、)]{6,64}+)(?!/)",
+    re.IGNORECASE,
+)
+_USER_THEN = re.compile(
+    r"(?:user(?:name)?|login|e-?mail|account|账号|帐号|用户名?)[\"']?[ \t]{0,3}[:=：]?[ \t]{0,3}"
+    r"[^\s,，:=：]{1,60}[\s,，;/]{1,6}"
+    r"(?:pass(?:word)?|pw|pwd|密码|口令)[ \t]{0,3}[:=：]?[ \t]{0,3}(?P<value>[^\s\"'，。、)]{4,64}+)",
+    re.IGNORECASE,
+)
+_FILE_ENDING = re.compile(r".*\.[A-Za-z]{1,5}")
 _MIN_UNLINKED_CHARS = 8
 _PLAIN_VALUE = re.compile(r"[\w.+/=~-]+", re.ASCII)
 
@@ -135,3 +121,8 @@ def prose_spans(text: str) -> Iterator[Span]:
                 yield start, start + len(value)
         elif len(value) >= _MIN_UNLINKED_CHARS and is_mixed(value, digits=3) and _PLAIN_VALUE.fullmatch(value):
             yield start, start + len(value)
+    for pattern in (_LOGIN, _USER_THEN):
+        for match in pattern.finditer(text):
+            value = match["value"].rstrip(".,:;!?")
+            if is_mixed(value) and not is_reference(value) and not _FILE_ENDING.fullmatch(value):
+                yield match.start("value"), match.start("value") + len(value)

@@ -28,6 +28,8 @@ _TOKENS = (
     # clouds
     r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",
     r"ABSK[A-Za-z0-9+/=]{100,}+",
+    r"LTAI[A-Za-z0-9]{12,24}(?![A-Za-z0-9])",
+    r"AKID[A-Za-z0-9]{32}(?![A-Za-z0-9])",
     r"AIza[\w-]{35}",
     r"GOCSPX-[\w-]{20,}+",
     r"ya29\.[\w.-]{20,}+",
@@ -92,6 +94,9 @@ _TOKENS = (
     r"FLWSECK(?:_TEST)?-[0-9A-Za-z-]{12,}+",
     r"phx_[A-Za-z0-9]{40,}+",
     r"dd(?:api|app)_[A-Za-z0-9]{32,}+",
+    r"base64:[A-Za-z0-9+/]{43}=",  # Laravel's application key
+    # hashes of passwords: crypt, bcrypt, Argon2
+    r"\$(?:1|5|6|y|7|apr1|2[abxy]|argon2(?:id|i|d))\$[./A-Za-z0-9$=,-]{20,}+",
     # JSON Web Tokens: a header and a claims part, both starting with the base64 of `{"`
     r"eyJ[\w-]{8,}+\.eyJ[\w-]{8,}+(?:\.[\w-]*+)?",
 )
