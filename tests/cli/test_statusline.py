@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cli.home import SHOP, Home
 from tests.support.live import running_at_terminal, sidecar_record, start_token, write_sidecar
 from tests.support.transcripts import Transcript
-from watcher.cli.statusline import MAX_COLUMNS, cut, layout
+from watcher.cli.statusline import FORMATS, MAX_COLUMNS, cut, for_display, layout
 from watcher.edge.store import Heartbeat, JournalEntry, JournalKind, Pending, PendingKind, Store
 
 HEAVY = ("pydantic", "structlog", "typer", "rich", "httpx", "psutil", "msgspec", "watchdog", "tomllib", "asyncio")
@@ -231,12 +231,25 @@ def test_a_title_cannot_move_the_cursor(home: Home) -> None:
     assert shown == "Fix the login test · ended · ※ You fix it."
 
 
+def test_tmux_and_zsh_read_no_command_in_it(home: Home) -> None:
+    """What begins one there is doubled, after the line was cut; tests/cli/test_recipes.py shows that it works."""
+    session = home.session("x")
+    session.title("Fix #12 at 100% ##x ##[fg=red]")
+    shown = {wanted: home.run("statusline", "--cwd", SHOP, "--format", wanted).out for wanted in FORMATS}
+    assert shown["plain"] == home.run("statusline", f"--cwd={SHOP}").out == "Fix #12 at 100% ##x ##[fg=red] · ended\n"
+    assert shown["tmux"] == "Fix ##12 at 100% ######x ####[fg=red] · ended\n"
+    assert shown["zsh"] == "Fix #12 at 100%% ##x ##[fg=red] · ended\n"
+    session.recap("#%" * 100)
+    width = len(line(home))
+    assert len(for_display(line(home), "zsh")) == width + line(home).count("%") > MAX_COLUMNS
+
+
 def test_nothing_that_takes_time_is_loaded(home: Home) -> None:
     """The command-line framework, models of settings and records, HTTP: none of them."""
     home.session("Fix the flaky login test")
     Store.open(home.state).close()
     code = (
-        "import sys; sys.argv[1:] = ['statusline', '--cwd', sys.argv[1]]\n"
+        "import sys; sys.argv[1:] = ['statusline', '--format=tmux', '--cwd', sys.argv[1]]\n"
         "from watcher.__main__ import main\n"
         "try:\n    main()\nexcept SystemExit as stop:\n    assert stop.code == 0\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
@@ -266,7 +279,13 @@ def test_a_locale_without_the_characters_does_not_stop_it(home: Home) -> None:
 
 def test_help_and_wrong_usage_are_those_of_the_command_line(home: Home) -> None:
     """The fast path takes only what it understands."""
-    for arguments, code in ((["--help"], 0), (["--nonsense"], 2), (["extra"], 2), (["--cwd"], 2)):
+    for arguments, code in (
+        (["--help"], 0),
+        (["--nonsense"], 2),
+        (["extra"], 2),
+        (["--cwd"], 2),
+        (["--format", "x"], 2),
+    ):
         with home.process("statusline", *arguments) as process:
             out, err = process.communicate(timeout=30)
         assert process.returncode == code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -248,11 +248,15 @@ def backfill(
 @app.command(**_example("qwen-watcher statusline --cwd ."))
 def statusline(
     cwd: Annotated[Path | None, typer.Option(metavar="PATH", help="The project (the current directory).")] = None,
+    shown_in: Annotated[
+        Literal["plain", "tmux", "zsh"],
+        typer.Option("--format", help="Who shows it: tmux and zsh would read commands in it."),
+    ] = "plain",
 ) -> int:
     """One short line for tmux or a prompt. Title, state and recap of the newest session there."""
     from watcher.cli.statusline import main as show  # noqa: PLC0415
 
-    return show([] if cwd is None else ["--cwd", str(cwd)])
+    return show([f"--format={shown_in}", *([] if cwd is None else [f"--cwd={cwd}"])])
 
 
 @app.command(**_example("qwen-watcher doctor"))

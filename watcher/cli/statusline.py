@@ -7,6 +7,7 @@ framework, no models of settings or records), and nothing fails. What is not kno
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 import unicodedata
@@ -23,19 +24,21 @@ MAX_COLUMNS: Final = 120
 TITLE_COLUMNS: Final = 50
 ELLIPSIS: Final = "…"
 DEFAULT_AWAY_SECONDS: Final = 300.0
+FORMATS: Final = ("plain", "tmux", "zsh")
+"""Who shows the line: nobody who would read commands in it, a tmux status bar, a zsh prompt."""
 _TERMINAL_STEP_SECONDS: Final = 8.0  # see `core.presence.TERMINAL_STEP_SECONDS`
 _DATABASE: Final = "state.db"  # see `edge.store.FILE_NAME`
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the line, empty when there is nothing to tell. Returns 0; only wrong usage is for the framework to tell."""
-    cwd = _cwd_of(arguments)
-    if cwd is None:
+    options = _options_of(arguments)
+    if options is None:
         from watcher.cli.app import main as command_line  # noqa: PLC0415 - help, or what is wrong with it
 
         return command_line(["statusline", *arguments])
     try:
-        line = statusline(cwd, os.environ, time.time())
+        line = for_display(statusline(options["--cwd"], os.environ, time.time()), options["--format"])
     except Exception:  # noqa: BLE001 - a prompt must not break, whatever is wrong
         line = ""
     _print(line)
@@ -54,15 +57,37 @@ def _print(line: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _cwd_of(arguments: Sequence[str]) -> str | None:
-    match list(arguments):
-        case []:
-            return "."
-        case ["--cwd", path] if not path.startswith("-"):
-            return path
-        case [option] if option.startswith("--cwd="):
-            return option.removeprefix("--cwd=")
-    return None
+def _options_of(arguments: Sequence[str]) -> dict[str, str] | None:
+    """The options with their values; None for what is left to the command-line framework to explain."""
+    options = {"--cwd": ".", "--format": "plain"}
+    words = iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            value = next(words, "-")
+            if value.startswith("-"):
+                return None
+        if name not in options:
+            return None
+        options[name] = value
+    return options if options["--format"] in FORMATS else None
+
+
+def for_display(line: str, wanted: str) -> str:
+    """The line as one of the `FORMATS`: nothing in it, which others wrote, is a command to whoever shows it."""
+    if wanted == "zsh":
+        return line.replace("%", "%%")
+    return re.sub(r"(#+)(\[?)", _for_tmux, line) if wanted == "tmux" else line
+
+
+def _for_tmux(run: re.Match[str]) -> str:
+    """A run of `#` so that tmux shows just that: seen with tmux 3.3a.
+
+    It halves runs when it expands formats and again, rounding up, when it draws them; but before `[`, which would begin
+    a style, only when it draws. A single `#` is doubled in any case.
+    """
+    length = len(run[1])
+    return "#" * (2 * length if run[2] else 4 * length - 2) + run[2]
 
 
 def statusline(cwd: str, environ: Mapping[str, str], now: float) -> str:
