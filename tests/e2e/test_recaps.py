@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -23,8 +24,9 @@ import pytest
 from tests.support import qwen_code
 from tests.support.acp import AcpClient
 from tests.support.chat_server import ChatServer, Gate, Kind, Reply
-from tests.support.qwen_code import VERSIONS, Chat, Home, broken_lines, recap_texts, record_text, records, turns
-from tests.support.terminal import squeeze, wait_until
+from tests.support.multiplexer import Multiplexer, in_screen, in_tmux
+from tests.support.qwen_code import LATEST, VERSIONS, Chat, Home, broken_lines, recap_texts, record_text, records, turns
+from tests.support.terminal import Terminal, squeeze, wait_until
 from tests.support.transcripts import chain_of
 from tests.support.watching import REPOSITORY, Watching, command, watcher_env
 from watcher.api.client import ask
@@ -82,12 +84,19 @@ class Stage:
 
 Story = Callable[[Stage], None]
 STORIES: dict[str, Story] = {}
+LATEST_ONLY: set[str] = set()
 
 
 def story(play: Story) -> Story:
     """Puts a story on the programme."""
     STORIES[play.__name__] = play
     return play
+
+
+def story_of_latest(play: Story) -> Story:
+    """One that has nothing to do with the version, played with the newest only."""
+    LATEST_ONLY.add(play.__name__)
+    return story(play)
 
 
 @contextmanager
@@ -485,6 +494,53 @@ def a_long_turn_has_its_recap_at_its_end_and_typing_during_the_call_drops_it(sta
     assert [text for text in said if text in (*PROMPTS, "I am back")] == [*PROMPTS, "I am back"]
 
 
+def _in_multiplexer(stage: Stage, program: str, multiplexer: Multiplexer) -> None:
+    """Detached, away, back at an attached client, away again, closed, resumed."""
+    if shutil.which(program) is None:
+        pytest.skip(f"{program} is not installed: recaps inside it are untested here")
+    env, qwen = stage.env(), stage.home
+    with (
+        Watching(env) as watching,
+        multiplexer(qwen.qwen.argv(), qwen.env(stage.server), qwen.project, stage.root) as pane,
+    ):
+        pane.wait_for("Type your message")
+        for number, prompt in enumerate(PROMPTS, 1):
+            pane.send(prompt)
+            pane.wait_for(prompt)
+            pane.send("\r")
+            pane.wait_for(f"Answer {number}.")
+        [session] = qwen.sessions()
+        wait_recaps(session, 1, watching)
+        wait_until(lambda: is_away(env, session.stem), "the absence", dump=watching.dump)
+        typed_at = pane.tty.stat().st_atime
+        with Terminal(pane.attach, qwen.env(stage.server), qwen.project) as client:  # of another tty
+            client.wait_for("Answer 3.")
+            client.press("left")
+            wait_until(lambda: pane.tty.stat().st_atime > typed_at, "the key at the terminal of the pane")
+            assert not is_away(env, session.stem)
+            found = ask(socket_path(env), f"/session/{session.stem}/why", timeout_seconds=10.0)
+            assert found is not None
+            sign = found["presence"]["signs"][0]
+            assert (sign["source"], sign["name"]) == ("terminal", str(pane.tty))
+        wait_until(lambda: is_away(env, session.stem), "the next absence", dump=watching.dump)
+        pane.kill()
+        wait_until(lambda: not qwen.registry(), "the end of Qwen Code")
+        assert_resumes_with_recap(stage, session.stem, *PROMPTS)
+    assert_delivered(stage, env, session, 1)
+
+
+@story_of_latest
+def in_tmux_the_recap_comes_as_anywhere_else(stage: Stage) -> None:
+    """A detached session is an absence; keys that an attached client sends are its user's return."""
+    _in_multiplexer(stage, "tmux", in_tmux)
+
+
+@story_of_latest
+def in_screen_the_recap_comes_as_anywhere_else(stage: Stage) -> None:
+    """As in tmux."""
+    _in_multiplexer(stage, "screen", in_screen)
+
+
 # -- beside Qwen Code's own recaps -------------------------------------------------------------------------------------
 
 
@@ -585,8 +641,10 @@ def an_editor_session_that_does_not_register_gets_its_recap_when_it_ends(stage: 
 
 @pytest.mark.e2e
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [(name, version) for name in STORIES for version in VERSIONS if version == LATEST or name not in LATEST_ONLY],
+)
 def test_story(told: Mapping[tuple[str, str], Future[None]], name: str, version: str) -> None:
-    """Every story above, with every version."""
+    """Every story above."""
     told[name, version].result()
