@@ -48,7 +48,6 @@ DIALOG_WINDOW_BYTES: Final = 64 * 1024 * 1024
 EXTRACTIVE: Final = "extractive"
 LANGUAGE_MESSAGES: Final = 20
 LANGUAGE_CHARACTERS: Final = 8000
-MEMORY_FILE: Final = "QWEN.md"
 MAX_MEMORY_BYTES: Final = 64 * 1024
 LOCK_TIMEOUTS: Final = 2.5
 """How long to wait for somebody else's call for the same text, in times of one request: it may take two (`client`)."""
@@ -180,17 +179,9 @@ class Drafter:
         if not turns.messages:
             return NoText(kind, Reason.EMPTY_HISTORY, "nobody has said anything yet")
         language = _language(entries)
-        memory = masker(self._user_memory(ref)) if self._config().recap.user_memory else None
+        memory = masker(user_memory(settings.user_memory)) if self._config().recap.user_memory else None
         prompt = recap_prompt(turns, language, wish, memory)
         return Draft(kind, ref.session_id, prompt, endpoint, None if wish else language)
-
-    def _user_memory(self, ref: SessionRef) -> str:
-        """The user's own QWEN.md, "" without one."""
-        try:
-            with (Path(ref.runtime_base) / MEMORY_FILE).open("rb") as file:
-                return file.read(MAX_MEMORY_BYTES).decode("utf-8", "replace")
-        except OSError:
-            return ""
 
     def client(self, endpoint: Endpoint) -> TextModelClient:
         """A client for this endpoint, sharing pauses, budget and what was learned with all others."""
@@ -314,6 +305,17 @@ def read_dialog(path: str) -> list[DialogEntry]:
         )
     finally:
         files.close(fd)
+
+
+def user_memory(paths: Iterable[Path]) -> str:
+    """What the user keeps in these files, one below the other, "" where there are none that can be read."""
+    texts: list[str] = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if path.is_file():  # a pipe of this name would be waited for
+                with path.open("rb") as file:
+                    texts.append(file.read(MAX_MEMORY_BYTES).decode("utf-8", "replace").strip())
+    return "\n\n".join(filter(None, texts))
 
 
 def endpoint_of(choice: ModelChoice, timeout_seconds: float) -> Endpoint:

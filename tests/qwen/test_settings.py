@@ -156,6 +156,22 @@ def test_the_output_language_file(house: House) -> None:
     assert house.resolve(trusted=True).output_language_text == "Respond in Basque."
 
 
+@pytest.mark.parametrize(
+    ("named", "names"),
+    [
+        (None, ["QWEN.md", "AGENTS.md"]),
+        ("CONTEXT.md", ["CONTEXT.md"]),
+        ([" A.md ", "QWEN.md", "A.md"], ["A.md", "QWEN.md"]),
+        (["", "..", "../secret", "/etc/passwd", "a\0b", 7], ["QWEN.md", "AGENTS.md"]),
+        (7, ["QWEN.md", "AGENTS.md"]),
+    ],
+)
+def test_the_users_memory_files(house: House, named: object, names: list[str]) -> None:
+    """In the config dir, by the names that `context.fileName` gives; nothing outside of it."""
+    house.settings("user", {"context": {"fileName": named}})
+    assert [str(path) for path in house.resolve().user_memory] == [f"{house.config_dir}/{name}" for name in names]
+
+
 def test_wrong_types_everywhere_are_harmless(house: House) -> None:
     """Numbers, lists and nulls where objects belong change nothing and raise nothing."""
     keys = ["general", "model", "security", "env", "advanced", "modelProviders", "providerProtocol", "fastModel"]

@@ -145,7 +145,7 @@ class RecapConfig:
     fallback_to_main: bool = _key(
         True, description="Without a fast model, use the main model, as Qwen Code's own recap does."
     )
-    user_memory: bool = _key(False, description="Append your QWEN.md to the recap prompt.")
+    user_memory: bool = _key(False, description="Append your QWEN.md and AGENTS.md to the recap prompt.")
     min_user_turns: int = _key(3, ge=1, le=1000, description="Prompts of yours before the first recap.")
     min_user_turns_between: int = _key(2, ge=1, le=1000, description="New prompts of yours before another.")
 

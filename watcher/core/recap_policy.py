@@ -204,7 +204,7 @@ def _presence_row(facts: RecapFacts, now: float) -> Row:
             # Only a terminal tells of a return; of an editor, the next prompt is the first sign, and comes too late.
             looks = any(owner.kind == TUI and owner.tty is not None for owner in facts.ownership.live)
             at = next_look(now, RETURN_LOOK_SECONDS) if looks else None
-            detail = f"away for {_span(now - status.since)}, waits for the return"
+            detail = f"away for more than {_span(rules.away_seconds)}, waits for the return"  # the same at every look
             return wait_row(Reason.AWAY_NOT_YET, detail, ok=False, at=at)
         case Away():
             detail = f"away for {_span(now - status.since)}"

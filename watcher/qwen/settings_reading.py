@@ -53,6 +53,8 @@ from watcher.qwen.settings_files import (
 
 SETTINGS_NAME: Final = "settings.json"
 LANGUAGE_NAME: Final = "output-language.md"
+MEMORY_NAMES: Final = ("QWEN.md", "AGENTS.md")
+"""The user's memory files in the config dir, unless `context.fileName` names others: seen in 0.24.4."""
 DEFAULT_AWAY_MINUTES: Final = 5.0
 """Of `general.sessionRecapAwayThresholdMinutes`, also when it is zero, negative or no number (contract 6.3)."""
 MAX_LANGUAGE_CHARS: Final = 8192
@@ -66,7 +68,8 @@ class QwenSettings:
     `title_disabled_by` says which `.env` file or settings scope switches titling off, None where none does (6.1).
     `away_threshold_minutes` may be a fraction. `output_language_text` is the output-language file's text, bounded,
     empty without one. `has_native_fast_model`: Qwen Code itself finds a fast model. `runtime_output_dir` is as it was
-    written. `origins` tells for each dotted key in force which file or variable set it; it holds no values. Beside the
+    written. `user_memory` are the user's memory files, existing or not, in the order in which Qwen Code reads them.
+    `origins` tells for each dotted key in force which file or variable set it; it holds no values. Beside the
     settings' own keys there are `apiKey`, `baseUrl` and `entry` below `fastModel` and `mainModel`, where such a model
     was found; without an entry it stands outside of `modelProviders`. `errors` are for people. `files` are all paths
     that were looked at, existing or not; `fingerprint` changes when one of them does.
@@ -82,6 +85,7 @@ class QwenSettings:
     chat_recording: bool = True
     runtime_output_dir: str = ""
     has_native_fast_model: bool = False
+    user_memory: tuple[Path, ...] = ()
     origins: Mapping[str, str] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
@@ -139,6 +143,7 @@ class Reading:
             chat_recording=general.get("chatRecording") is not False,
             runtime_output_dir=string(section(merged, "advanced").get("runtimeOutputDir")),
             has_native_fast_model=native,
+            user_memory=tuple(self._config_dir / name for name in _memory_names(merged)),
             origins={**origins, **_origins_of("fastModel", fast, origins), **_origins_of("mainModel", main, origins)},
             errors=tuple(dict.fromkeys(self._errors)),
             files=tuple(self.stamps),
@@ -272,6 +277,14 @@ class Reading:
     def _fingerprint(self) -> str:
         state = repr([(str(path), stamp) for path, stamp in self.stamps.items()])
         return digest_of(state.encode(errors="surrogateescape")).hex()
+
+
+def _memory_names(merged: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of memory files: a text or a list of texts. One that leads out of its folder is no name."""
+    named = section(merged, "context").get("fileName")
+    names = [string(each).strip() for each in (named if isinstance(named, list) else [named])]
+    plain = (name for name in names if name not in ("", "..") and Path(name).name == name and "\0" not in name)
+    return tuple(dict.fromkeys(plain)) or MEMORY_NAMES
 
 
 def _switched_off(files: Mapping[str, Variable], scopes: list[Scope]) -> str | None:
