@@ -21,6 +21,7 @@ import watcher.daemon
 from watcher.cli.plain import run_plain
 from watcher.desk import Desk
 from watcher.following import Look
+from watcher.lookout import Lookout
 
 GAUGE_SECONDS = 0.25
 
@@ -34,8 +35,8 @@ def main() -> None:
     for name, value in wanted.get("constants", {}).items():
         module, _, constant = name.rpartition(".")
         setattr(importlib.import_module(module), constant, value)
-    _time(found["looks"], "_catch_up")
-    _time(found["looks"], "_rescan")
+    _time(found["looks"], "catch_up")
+    _time(found["looks"], "rescan")
     daemons = _remember_daemons()
     if "gauge" in wanted:
         threading.Thread(target=_gauge, args=(daemons, Path(wanted["gauge"])), name="gauge", daemon=True).start()
@@ -58,14 +59,14 @@ def _stamp_readings(stamps: list[tuple[int, str, int]]) -> None:
 
 
 def _time(looks: dict[str, list[tuple[float, float]]], name: str) -> None:
-    method = getattr(watcher.daemon.Daemon, name)
+    method = getattr(Lookout, name)
 
-    def timed(self: watcher.daemon.Daemon) -> None:
+    def timed(self: Lookout) -> None:
         wall, cpu = time.perf_counter(), time.thread_time()
         method(self)
         looks.setdefault(name, []).append((time.perf_counter() - wall, time.thread_time() - cpu))
 
-    setattr(watcher.daemon.Daemon, name, timed)
+    setattr(Lookout, name, timed)
 
 
 def _remember_daemons() -> list[watcher.daemon.Daemon]:

@@ -29,9 +29,9 @@ from watcher.qwen.contract import ARCHIVE_DIR
 RESULTS = Path(__file__).with_name("soak.md")
 ACCELERATED = {
     "watcher.pipeline.FORGET_SECONDS": 3.0,
-    "watcher.daemon.RECONCILE_SECONDS": 5.0,
+    "watcher.lookout.RECONCILE_SECONDS": 5.0,
     "watcher.daemon.DAY_SECONDS": 20.0,
-    "watcher.desk.HELD_SECONDS": 1.0,
+    "watcher.calls.HELD_SECONDS": 1.0,
     "watcher.edge.text_model.gate.OUTAGE_FIRST_SECONDS": 0.2,
     "watcher.edge.text_model.gate.OUTAGE_LONGEST_SECONDS": 1.0,
     "watcher.edge.text_model.gate.BUSY_FIRST_SECONDS": 0.2,

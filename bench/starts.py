@@ -81,20 +81,24 @@ def _look(stage: Stage, state: Path) -> tuple[float, float]:
     with probed_service(stage.tree.home, state, out, {"model.source": "extractive"}) as service:
         seconds = service.start_seconds
         service.stop()
-    return float(json.loads(out.read_text())["looks"]["_catch_up"][0][1]), seconds
+    return float(json.loads(out.read_text())["looks"]["catch_up"][0][1]), seconds
 
 
 def reconcile_seconds(stage: Stage, state: Path) -> float:
     """Processor seconds that one reconcile of the whole tree takes in a running service: the median of some."""
     out = stage.new_path("probe")
     with probed_service(
-        stage.tree.home, state, out, {"model.source": "extractive"}, constants={"watcher.daemon.RECONCILE_SECONDS": 1.0}
+        stage.tree.home,
+        state,
+        out,
+        {"model.source": "extractive"},
+        constants={"watcher.lookout.RECONCILE_SECONDS": 1.0},
     ) as service:
         before = service.cpu()
         time.sleep(6.0)
         spent = service.cpu() - before
         service.stop()
-    looks = json.loads(out.read_text())["looks"]["_rescan"]
+    looks = json.loads(out.read_text())["looks"]["rescan"]
     return float(spent / max(1, len(looks)))
 
 
