@@ -24,14 +24,20 @@ _KANA = re.compile(r"[\u3041-\u30ff]")
 _EMOJI = re.compile(r"[\u2190-\u2bff\u3030\u303d\ufe0f\u200d\U0001f000-\U0001faff]+")
 _URL = re.compile(r"\b\w{2,12}://[!-~]+")
 _PATH = re.compile(
-    r"(?<![\w/])@?(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@+-]+)+[/\\]?|(?:@|\b)(?:[\w.@+-]{1,80}/){2,}[\w.@+-]+", re.ASCII
+    r"@(?:[\w.+-]{1,80}/)+[\w+-]{1,80}\.[A-Za-z]\w{0,5}|"
+    r"(?<![\w/])@?(?:~|\.{1,2}|[A-Za-z]:)?(?:[/\\][\w.@+-]+)+[/\\]?|(?:@|\b)(?:[\w.@+-]{1,80}/){2,}[\w.@+-]+",
+    re.ASCII,
 )
-_BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,2}[.)、]|#{1,6})\s+")
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)、]|#{1,6})\s+(?:\[[ xX]?\]\s+)?")
+_MENTIONS = re.compile(r"^\s*(?:@[\w./+-]{1,200}[\s,:]+)+(?=\S+\s+\S+\s+\S)", re.ASCII)
+"""Files that lead a request; they say less than what is asked about them."""
+_RUN_ON = r"|\s(?:and|but|so)\s+(?=(?:when(?:ever)?|if|i|it|we|now)\s)"
 _MARKS = re.compile(r"`+|\*{2,}")
 _SENTENCE_END = re.compile(r"(?<![.!?])[.!?]++(?=\s|$)|[。！？；\n]+|;(?=\s|$)|[!?](?=[^\x00-\x7f!?])")
-_CLAUSE_END = re.compile(r"[,:](?=\s|$|[^\x00-\x7f])|[，：]|\s[-–—]+\s|\.{3,}|…+|[()（）]")
+_CLAUSE_END = re.compile(rf"[,:](?=\s|$|[^\x00-\x7f])|[，：]|\s[-–—]+\s|\.{{3,}}|…+|[()（）]{_RUN_ON}")
 _JAPANESE_CLAUSE_END = re.compile(rf"{_CLAUSE_END.pattern}|、")  # in Chinese it joins the items of a list
 _OBJECT_ELSEWHERE = re.compile(r"\w+ (?:it|this|that|them|these|those|one)\b", re.IGNORECASE)
+_SQL = re.compile(r"(?:SELECT\b.*\bFROM|INSERT INTO|UPDATE\b.*\bSET|DELETE FROM|(?:CREATE|ALTER) TABLE)\b")
 _TASK_CJK = 8
 
 
@@ -55,13 +61,14 @@ def ranked_clauses(text: str) -> list[Clause]:
             if not clause or openers.GENERIC.fullmatch(clause) or openers.TRIVIAL.fullmatch(clause):
                 continue
             score = 3.0 * asks - 5.0 * unwanted - 0.3 * position - 0.05 * min(number, 20)
+            score -= 4.0 * (_SQL.match(clause) is not None)
             clauses.append(Clause(clause, score + _task_value(clause) + _substance(clause)))
     return sorted(clauses, key=lambda clause: -clause.score)
 
 
 def sentences(text: str) -> list[str]:
     """The sentences and lines of a message, plain and non-blank: no pasted code or logs, list markers or end marks."""
-    lines = (plain(_BULLET.sub("", line, count=1)) for line in without_code(text).split("\n"))
+    lines = (plain(_MENTIONS.sub("", _BULLET.sub("", line))) for line in without_code(text).split("\n"))
     return [sentence.strip() for sentence in _SENTENCE_END.split("\n".join(lines)) if sentence.strip()]
 
 

@@ -44,6 +44,13 @@ _MASK_MARGIN = 8192
 """Characters beyond the bound that are masked as well, so that a secret on the edge is seen whole."""
 
 _LATIN_WORD = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
+_WEAK = frozenset({"the", "a", "an", "all", "some"})
+_OWNERS = frozenset({"my", "our", "your"})
+"""Words that a title can do without where it is too long."""
+_KOREAN_OBJECT = re.compile(r"(?<=[가-힣]{2})[을를]$")
+"""Marks an object whose verb was cut off."""
+_COMMANDS = frozenset({"npm", "npx", "pnpm", "pip", "kubectl", "tsc", "ffmpeg", "nginx", "jq", "grep", "sed", "awk"})
+"""Names that nobody writes with a capital."""
 _NEXT = re.compile(
     r"(?:next(?: steps?| up| action)?(?:\s*(?:is|:|：|,|-|–))|remaining:|todo:|(?:下一步|接下来)(?:是|：|:|，)?"
     r"|次(?:の(?:ステップ|作業))?(?:は|：|:|、)|siguiente(?: paso)?\s*:|próximos? pasos?\s*:|prochaine étape\s*:"
@@ -145,12 +152,12 @@ def _accepted(title: str) -> str | None:
     title = sanitize_title(title, ()) or ""
     cjk = cjk_length(title)
     if is_cjk(title):
-        return title if SHORT_CJK <= cjk <= MAX_CJK else None
+        return title if cjk <= MAX_CJK and _cjk_units(title) >= SHORT_CJK else None
     return title if len(title.split()) >= FEWEST_WORDS and not openers.TRIVIAL.fullmatch(title) else None
 
 
 def _is_long_enough(title: str) -> bool:
-    return is_cjk(title) or len(title.split()) >= MIN_WORDS
+    return cjk_length(title) >= SHORT_CJK if is_cjk(title) else len(title.split()) >= MIN_WORDS
 
 
 def _lone_verb(text: str) -> str:
@@ -161,14 +168,16 @@ def _lone_verb(text: str) -> str:
 
 def _failure(text: str) -> str | None:
     """A title from an error message, where nothing but a trace or a log was pasted."""
+    short = None
     for line in reversed(text.split("\n")):
         error = ERROR_LINE.fullmatch(line.rstrip())
         failure = None if error else FAILURE_LINE.fullmatch(line.rstrip())
         found = f"{error[1]}: {error[2]}" if error else failure[1] if failure else ""
         title = _accepted(_cut(re.split(r"[.!?](?:\s|$)", plain(found))[0])) if found else None
-        if title is not None:
+        if title is not None and _is_long_enough(title):
             return title
-    return None
+        short = short or title
+    return short
 
 
 # -------------------------------------------------------------------------------------------------------------- cutting
@@ -184,13 +193,24 @@ def _cut(clause: str) -> str:
 
 def _cut_words(words: list[str]) -> list[str]:
     if len(words) > MAX_WORDS:
-        without_articles = [word for word in words if word.lower() not in {"the", "a", "an"}]
-        words = without_articles if len(without_articles) <= MAX_WORDS else words
+        words = [word for word in words if word.lower() not in _WEAK]
+        without_owners = [word for word in words if word.lower() not in _OWNERS]
+        if len(words) > MAX_WORDS and (len(without_owners) <= MAX_WORDS or not _last_border(words)):
+            words = without_owners
     if len(words) > MAX_WORDS:
-        borders = [at for at in range(MIN_WORDS, MAX_WORDS + 1) if words[at].lower() in openers.BORDERS]
-        words = words[: max(borders, default=MAX_WORDS)]
-        return _without_last(words, openers.FUNCTION_WORDS)
+        words = words[: _last_border(words) or MAX_WORDS]
+        words[-1] = _KOREAN_OBJECT.sub("", words[-1])
+        return _without_last(words, openers.NEVER_LAST_CUT)
     return _without_last(words, openers.NEVER_LAST)
+
+
+def _last_border(words: list[str]) -> int:
+    """Where a long clause is best cut, 0 where no phrase ends at title length.
+
+    A cut after three words mostly leaves out what it is about.
+    """
+    places = range(MIN_WORDS + 1, MAX_WORDS + 1)
+    return max((at for at in places if words[at].lower() in openers.BORDERS), default=0)
 
 
 def _without_last(words: list[str], unwanted: frozenset[str]) -> list[str]:
@@ -202,9 +222,14 @@ def _without_last(words: list[str], unwanted: frozenset[str]) -> list[str]:
 
 def _sentence_case(words: list[str]) -> str:
     """The words as a sentence: a capital first letter, except on names of code; shouting is lowered."""
-    if len(words) >= MIN_WORDS and all(word.upper() == word for word in words):
+    if sum(word.isupper() for word in words) >= MIN_WORDS and all(word.upper() == word for word in words):
         words = [word.lower() for word in words]
-    if words and words[0].replace("'", "").replace("’", "").isalpha() and words[0].islower():
+    if (
+        words
+        and words[0] not in _COMMANDS
+        and words[0].replace("'", "").replace("’", "").isalpha()
+        and words[0].islower()
+    ):
         words = [words[0][0].upper() + words[0][1:], *words[1:]]
     return " ".join(words)
 
@@ -220,7 +245,11 @@ def _cut_cjk(clause: str) -> str:
 
 
 def _fits(text: str) -> bool:
-    return cjk_length(text) + CJK_PER_WORD * len(_LATIN_WORD.findall(text)) <= MAX_CJK
+    return _cjk_units(text) <= MAX_CJK
+
+
+def _cjk_units(text: str) -> int:
+    return cjk_length(text) + CJK_PER_WORD * len(_LATIN_WORD.findall(text))
 
 
 # ---------------------------------------------------------------------------------------------------------------- recap

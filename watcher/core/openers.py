@@ -38,7 +38,15 @@ OPENER = _any(
     r"(?:(?:your|some|any) )?(?:help|assist)\s+(?:(?:me|us)\b\s*)?(?:(?:to|with|in|out|here)\b\s*)*",
     r"let['’]?s\s+(?:work on\s+)?|let us\s+|(?:how|where) (?:do|can|could|should|would|to) (?:i|we|you)\s+|how to\s+",
     r"(?:i|we) (?:think|guess|believe)\s+|(?:my|our|the|a|an|there is|there['’]s|there are|that|that is)\s+",
-    r"for you to\s+|to be able to\s+",
+    r"do you know (?:how to|how|if|whether|why)\s+|is there (?:a|any) way to\s+|any (?:way|idea how) to\s+",
+    r"(?:need|want|require|looking for) (?:some |your )?help (?:with|on|to|in)\s+(?:an?\s+)?",
+    r"for you to\s+|to be able to\s+|(?:your|the|my|our) (?:task|job|goal|aim|mission)(?: here)? (?:is|will be) to\s+",
+    r"there (?:might|may|could|must|seems? to|appears? to) be\s+(?:an?\s+|some\s+)?",
+    r"(?:(?:i['’]?m |i am )?not sure|i (?:don['’]?t|do not) know|no idea)\b[^,.!?]{0,60}?\bbut\s+",
+    r"(?:when(?:ever)?|if|after|once) (?:i|we|you|users?) (?:click|press|tap)(?: on)?\s+",
+    r"in (?:the|my|our|this) (?:file|module|class|component|page|app|project|repo|repository) [\w.-]{2,60},?\s+(?=\w)",
+    r"(?:this|these|those)\s+(?!is|are|was|were|does|do|did|has|have|one|way)(?=\w+\s+\w)",
+    r"what(?:['’]?s| is| are)\s+the\s+(?=\w+ (?:between|of|for|to|with|in)\b)",
     # Chinese
     rf"(?:你们?好|您好|嗨|哈喽|在吗|在么|早上好|下午好|晚上好|大家好)[啊呀哦]?{_GAP}|嗯+{_GAP}",
     rf"(?:实在)?(?:不好意思|抱歉|对不起|對不起)(?:又|再)?(?:打扰了?|麻烦了?)?{_GAP}|(?:又来)?打扰(?:一下|了)?{_GAP}",
@@ -64,7 +72,7 @@ OPENER = _any(
     r"¿?(?:cómo (?:puedo|podría|se puede|hago para)|comment (?:puis-je|faire pour)|wie kann ich|com[eo] posso)\s+",
     r"(?:necesito|quiero|quisiera|me gustaría|preciso|quero|gostaria de|vorrei|voglio|ho bisogno di"
     r"|je (?:veux|voudrais)|j['’]aimerais|il faut|ich (?:möchte|will|brauche))\s+(?:que\s+|ayuda (?:con|para)\s+)?",
-    r"ay[uú]dame\s+(?:a|con)\s+|(?:el|la|los|las|os|il|lo|gli|les|der|das|eine?n?)\s+",
+    r"ay[uú]dame\s+(?:a|con)\s+|(?:el|la|los|las|os|il|lo|gli|les|der|das|eine?n?|una?|une|uma?)\s+",
     # Russian, Korean
     rf"(?:привет|здравствуйте|добрый день|извините|простите|спасибо|пожалуйста){_GAP}",
     r"(?:можешь|можете|помоги(?:те)?(?: мне)?|(?:мне )?(?:нужно|надо)|я хочу|хочу)\s+|안녕(?:하세요)?[\s,.!]*",
@@ -100,7 +108,9 @@ REQUEST = _any(
 """Found in a sentence that asks for something."""
 
 INNER_REQUEST = _any(
-    rf"\b{_WE}(?:want|like|need)\b(?: (?:you|us|is))?(?: for you)?(?: to\b)?\s+", r"我们?(?:希望|想要?|需要)"
+    r"\b(?:and|but) (?:want|need|would like)(?: to\b)?\s+",
+    rf"\b{_WE}(?:want|like|need)\b(?: (?:you|us|is))?(?: for you)?(?: to\b)?\s+",
+    r"我们?(?:希望|想要?|需要)",
 )
 """The words after which the wish itself follows, in the middle of a clause."""
 
@@ -117,7 +127,7 @@ TASK = _any(
     r"(?:review|rewrite|run|set ?up|ship|show|simplify|speed|split|support|test|track|translate|update|upgrade)\b",
     r"(?:use|validate|why|wire|write)\b",
     r"修复|修改|添加|增加|加|写|实现|重构|优化|翻译|改|迁移|升级|删除|排查|检查|调试|部署|配置|生成|创建|设计|分析|解释|整理",
-    r"更新|替换|把|给|将|为什么",
+    r"更新|替换|把|给|将|为什么|做(?![了过完])|开发|搭建",
     r"(?:arregl|añad|agreg|cre|corr|export|import|elimin|cambi|actualiz|refactoriz|corrig|adicion|remov|aggiung)\w*",
     r"(?:répar|ajout|supprim|behebe|füge|erstelle|исправ|добав|создай|удали)\w*",
 )
@@ -126,12 +136,17 @@ TASK = _any(
 GENERIC = _any(
     r"(?:please )?(?:look|check|see|fix|do|make|try|take|tell|explain|review|debug|solve|handle|use|run)"
     r"(?: (?:into|at|out|for|me|it|this|that|them|why|what|how|a look|safe|work|again|is|happens?|wrong|better|faster"
-    r"|to|over|the|code|diff|file|here|please))*",
+    r"|to|over|the|code|diff|file|here|please|and|then|fix|solve|implement|check|review))*",
+    r"what (?:does|do|did) (?:this|that|it|the)(?: (?:code|function|script|file|line|command))? (?:do|mean)",
+    r"not sure\b.{0,60}|(?:erkläre?|zeige?) mir|expl[ií]came|explique[sz]?-moi|spiegami",
+    r"was (?:dieser|der|das|dieses) \w{2,20} (?:macht|tut)",
+    r"(?:implement|do|follow|build|complete) (?:the|this)(?: (?:following|attached|given))?"
+    r"(?: (?:spec|specification|task|plan|ticket|issue|instructions|steps|requirements|below|above))*",
     r"here(?:['’]s| is| are)\b.*|(?:it|this|that)(?:['’]s| is| was| does| did)?(?: \w+){0,2}",
     r"(?:any|some) (?:idea|ideas|help|thoughts)\b.*|what(?:['’]s| is) (?:wrong|this|that|happening|going on)\b.*",
     r"(?:one more|another|one last|a quick|quick|next|last) (?:thing|question|one|issue|request|task)",
     r"(?:see|look) (?:below|above)|what do you think|(?:act as|you are|pretend|imagine)\b.*|my name is\b.*|name is \w+",
-    r"(?:帮忙|看|查|检查|解决|处理|修复|分析|解释)?(?:一?下)?[这那]?(?:段|个|些|里|边)?(?:代码|问题|错误|报错|文件|情况|原因)?",
+    r"(?:帮忙|看|查|检查|排查|定位|解决|处理|修复|分析|解释|优化|重构|修改|改|测试|试|运行)?(?:一?下)?[这那]?(?:段|个|些|里|边)?(?:代码|问题|错误|报错|文件|情况|原因)?",
     r"[这那]个?(?:报错|错误|问题|bug)(?:要?怎么|如何)?(?:解决|处理|修复|修|办|回事)?",
     r"(?:怎么办|怎么回事|什么情况|为什么|有问题|谢谢.*|有一个.{0,6}问题.*)",
     r"(?:この|その)?(?:原因|これ|それ|エラー|コード)?(?:を)?(?:調べ|教え|見|確認|修正|直し?)て?(?:修正|対応)?",
@@ -142,6 +157,7 @@ GENERIC = _any(
 TRIVIAL = _any(
     r"hi|hello|hey|yo|test|ping|ok|okay|k|yes|yep|yeah|y|no|nope|sure|go|go on|go ahead|continue|proceed|next|done",
     r"wait|thanks|thank you|thx|great|perfect|nice|cool|good|lgtm|retry|try again|again|help|help me|help me please",
+    r"(?:who|what) are you|what can you do|how are you",
     r"stop|same|please help(?: me)?|please|undo|what|why|hmm+|do it|sounds good|looks good",
     r"(?:你好|您好|在吗|嗨|好|好的|可以|是|是的|对|继续|谢谢|不|不是|行|嗯+|帮我|帮帮我|帮忙|救命|请帮忙|下一步)[啊呀吗了]?",
     r"重试|再来|请继续|はい|いいえ|続けて(?:ください)?|お願いします|ありがとう(?:ございます)?|こんにちは",
@@ -171,8 +187,15 @@ _NO_BORDERS = """
     la los las os as il lo gli le les der die das den dem ein eine is are was were be been being does did has have
     had can could should would will may might must do am i we you they
 """
-BORDERS = FUNCTION_WORDS - frozenset(_NO_BORDERS.split())
+BORDERS = (FUNCTION_WORDS | {"instead", "using", "rather", "except"}) - frozenset(_NO_BORDERS.split())
 """Words that open a phrase of their own: a long clause can be cut before them."""
+
+_HANGING_WORDS = """
+    unable able trying going used based due related instead according such using whether each every any all both some
+    makes instead rather except already still even
+"""
+NEVER_LAST_CUT = FUNCTION_WORDS | frozenset(_HANGING_WORDS.split())
+"""Words at which a title that was cut does not end."""
 
 NEVER_LAST = FUNCTION_WORDS & frozenset(
     (

@@ -32,7 +32,14 @@ _NOISE_LINE = re.compile(
     r")",
     re.IGNORECASE,
 )
-FAILURE_LINE = re.compile(r"\s*(?:fatal|error|failure|npm err!)\b[^:\n]{0,40}:\s*(.{1,300})", re.IGNORECASE)
+FAILURE_LINE = re.compile(
+    r"\s*(?:"
+    r"(?:fatal|error|failure|npm err!)\b[^:\n]{0,40}:"
+    r"|\[?\d[\d:.,TZ/ +-]{5,30}\]?\s{1,4}(?:\[[^\]\n]{1,40}\]\s{1,4}){0,3}\[?(?:error|fatal|critical|severe)\]?:?"
+    r"(?:\s{1,4}\[[^\]\n]{1,40}\])*(?:\s{1,4}[\w.$-]{1,80}\s?[-:](?=\s))?"
+    r")\s*(.{1,300})",
+    re.IGNORECASE,
+)
 """A log line that says that something failed: its message."""
 _SYMBOLS = re.compile(r"[{}();=<>|\\\[\]$&*+^~]")
 _MOST_SYMBOLS = 0.12
