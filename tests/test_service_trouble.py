@@ -175,7 +175,7 @@ def test_a_sleep_brings_no_storm(home: Home, tmp_path: Path) -> None:
         watching.send_signal(signal.SIGCONT)
         for session in sessions:
             wait_titled(session, watching)
-        assert len(watching.log("title_written")) == 21
+        wait_until(lambda: len(watching.log("title_written")) == 21, "all is told", dump=watching.dump)
         assert [line for line in watching.log() if line["level"] in ("warning", "error")] == []
         counts = [session.path.read_bytes().count(b'"subtype":"custom_title"') for session in sessions]
         assert counts == [1] * 20
