@@ -6,9 +6,10 @@ together with the state database. `watcher.recording` says when.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from watcher.core.events import TitleSource
 from watcher.core.owner import Ownership
@@ -35,8 +36,18 @@ from watcher.qwen.paths import SessionRef
 from watcher.qwen.reading import Reading
 from watcher.qwen.versions import unsupported
 
+MAX_NOTED: Final = 64
+
 RuleFor = Callable[[Circumstances], Rule]
 """A rule for the circumstances as they are when it is asked, under the writer's lock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """The number of a journal entry; `again`: that of an earlier write, whose text was appended once more."""
+
+    seq: int
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +113,17 @@ class Appender:
         self._refused_mount = refused_mount
         self._clock = clock
         self._lease = lease
+        self._noted: deque[Noted] = deque(maxlen=MAX_NOTED)
+        self._left_open: set[str] = set()
+        """The files to which a write of ours is not finished."""
+
+    def take_noted(self) -> tuple[Noted, ...]:
+        """The journal entries of writes that were begun here, made since this was last asked; at most the newest 64.
+        What other processes write to the same journal is not among them, noted by whomever.
+        """
+        noted = tuple(self._noted)
+        self._noted.clear()
+        return noted
 
     def circumstances(self, ref: SessionRef) -> Circumstances:
         """What the file itself does not tell, judged now."""
@@ -148,7 +170,9 @@ class Appender:
         outcome = self._writer.append(self._target(ref, purpose), decide, known)
         self._note_anomaly(ref, outcome)
         if isinstance(outcome, Written):
-            self._note(ref, last[0], outcome, purpose, "")
+            self._noted.extend(self._note(ref, last[0], outcome, purpose, ""))
+        elif isinstance(outcome, Failed) and outcome.unfinished:
+            self._left_open.add(ref.path)
         return outcome
 
     def look(self, ref: SessionRef, known: Reading | None) -> SessionFile | Declined | Failed:
@@ -194,11 +218,17 @@ class Appender:
         purpose = Purpose.of(intent)
         outcome = self._writer.recover(self._target(ref, purpose), intent)
         self._note_anomaly(ref, outcome)
-        if isinstance(outcome, Written):
-            self._note(ref, intent.payload, outcome, purpose, "found after a restart")
-            return ""
-        if outcome.unfinished if isinstance(outcome, Failed) else outcome.reason is Reason.LOCKED:
+        if isinstance(outcome, Failed) and outcome.unfinished:
             return outcome.detail
+        if isinstance(outcome, Declined) and outcome.reason is Reason.LOCKED:
+            return outcome.detail
+        begun_here = ref.path in self._left_open
+        self._left_open.discard(ref.path)
+        if isinstance(outcome, Written):
+            noted = self._note(ref, intent.payload, outcome, purpose, "found after a restart")
+            if begun_here:
+                self._noted.extend(noted)
+            return ""
         # A file that is not there, or not as it should be, may come back from the archive: its intent stays.
         if isinstance(outcome, Failed) or outcome.reason is Reason.NOTHING_NEW:
             self._store.drop_intent(intent.uuid)
@@ -217,12 +247,15 @@ class Appender:
         if not isinstance(outcome, Declined) and outcome.anomaly:
             self._store.note_anomaly(ref.session_id, outcome.anomaly, self._clock())
 
-    def _note(self, ref: SessionRef, payload: Payload, outcome: Written, purpose: Purpose, note: str) -> None:
+    def _note(
+        self, ref: SessionRef, payload: Payload, outcome: Written, purpose: Purpose, note: str
+    ) -> tuple[Noted, ...]:
+        """Note a write in the journal; its entry, none where it is noted already."""
         intent = outcome.uuids[0]
         if purpose.seq:
             self._store.redelivered(purpose.seq, outcome.uuid, self._clock(), outcome.offset)
             self._store.drop_intent(intent)
-            return
+            return (Noted(purpose.seq, again=True),)
         entry = JournalEntry(
             kind=purpose.kind,
             session_id=ref.session_id,
@@ -240,7 +273,8 @@ class Appender:
             entry = replace(entry, text=payload.title, source=payload.source.value)
         else:
             entry = replace(entry, text=payload.text)
-        self._store.record(entry, intent)
+        seq = self._store.record(entry, intent)
+        return (Noted(seq),) if seq else ()
 
 
 def intent_to_json(intent: Intent) -> dict[str, Any]:

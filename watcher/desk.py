@@ -260,12 +260,13 @@ class Desk:
             return None
         look = cast("Look", session.seen)
         ref = ref_of(session)
-        # By what stood in the journal: commands write to it at the same time.
-        before = {each.seq: each.record_uuid for each in self._store.entries(session_id=ref.session_id)}
+        self._recorder.take_noted()
         retry = self._recorder.deliver(ref, look.state, look.size, session.still_since, look.reading)
-        for entry in self._store.entries(session_id=ref.session_id):
-            if before.get(entry.seq) != entry.record_uuid:
-                self._delivered(ref, entry, again=entry.seq in before)
+        # Not what the journal has got meanwhile: commands and other threads write to it at the same time.
+        for noted in self._recorder.take_noted():
+            entry = self._store.entry(noted.seq)
+            if entry is not None:
+                self._delivered(ref, entry, again=noted.again)
         del now
         if retry is None:
             return None

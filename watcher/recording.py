@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from watcher.appending import Appender, Purpose, RuleFor, StoreIntents
+from watcher.appending import Appender, Noted, Purpose, RuleFor, StoreIntents
 from watcher.core.decisions import Skip, WaitUntil
 from watcher.core.events import TitleSource
 from watcher.core.generation import Kind
@@ -196,6 +196,10 @@ class Recorder:
                 journal_seq=seq,
             )
         )
+
+    def take_noted(self) -> tuple[Noted, ...]:
+        """The journal entries that this recorder made since it was last asked; see `Appender`."""
+        return self._appender.take_noted()
 
     def stopped(self, session_id: str) -> str:
         """Why nothing is written automatically now: a pause or the brake (design promise 6); "" when nothing stops

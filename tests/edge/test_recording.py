@@ -19,7 +19,7 @@ from watcher.core.owner import NOBODY, Alive, Owner, Ownership, OwnerSource
 from watcher.core.reasons import Reason
 from watcher.core.session import SessionState
 from watcher.core.write_rules import RecapBasis
-from watcher.core.writing import Declined, Failed, SessionFile, WriteOutcome, Written
+from watcher.core.writing import Declined, Failed, SessionFile, Target, TitleLine, WriteOutcome, Written
 from watcher.edge.files import RealFiles
 from watcher.edge.store import JournalKind, PendingKind, Store
 from watcher.edge.writer import SessionWriter
@@ -58,7 +58,7 @@ class House:
     def start(self) -> None:
         """A process of ours starts."""
         self.store = Store.open(self.folder)
-        writer = SessionWriter(
+        self.writer = SessionWriter(
             RealFiles(),
             StoreIntents(self.store),
             clock=lambda: self.now,
@@ -67,7 +67,7 @@ class House:
         )
         self.recorder = Recorder(
             self.store,
-            writer,
+            self.writer,
             ownership=lambda _: self.owners,
             refused_mount=self.refused,
             clock=lambda: self.now,
@@ -647,6 +647,38 @@ def test_two_watchers_leave_one_recap(house: House, tmp_path: Path) -> None:
         assert len(recaps) == 2
     finally:
         other.store.close()
+
+
+@pytest.mark.parametrize("noted", [True, False], ids=["noted by it", "not noted yet"])
+def test_what_a_command_writes_meanwhile_is_not_told_as_ours(house: House, noted: bool) -> None:
+    """Both share one journal: the service tells its hooks of its own texts, each once."""
+    command = House(house.folder, house.session)
+
+    def given_meanwhile(_: SessionRef) -> Ownership:
+        if noted and not command.recorder.our_titles(command.ref.session_id):
+            assert isinstance(command.title("Given by a command"), Written)
+        return owners()
+
+    try:
+        house.recorder.keep_text(house.ref, Kind.RECAP, "Kept", "m", house.state.turn)
+        if not noted:
+            line = TitleLine("Given by a command", TitleSource.AUTO)
+            assert isinstance(command.writer.append(Target(house.ref.path, lambda: ""), lambda _: line), Written)
+        service = Recorder(
+            house.store,
+            house.writer,
+            ownership=given_meanwhile,
+            refused_mount=house.refused,
+            clock=lambda: house.now,
+        )
+        look = house.look()
+        service.deliver(house.ref, look.state, look.size, OLD, look)
+        told = [house.store.entry(noted.seq) for noted in service.take_noted()]
+        assert [each.text for each in told if each] == ["Kept"]
+        assert {each.text for each in house.store.entries()} == {"Given by a command", "Kept"}
+        assert service.take_noted() == ()
+    finally:
+        command.store.close()
 
 
 # -- what is never written to ------------------------------------------------------------------------------------------
