@@ -13,9 +13,6 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +23,14 @@ from tests.support.acp import AcpClient
 from tests.support.chat_server import ChatServer, Gate, Kind, Reply
 from tests.support.multiplexer import Multiplexer, in_screen, in_tmux
 from tests.support.qwen_code import LATEST, VERSIONS, Chat, Home, broken_lines, recap_texts, record_text, records, turns
+from tests.support.stories import MODEL, Stage, Story, Told, told
 from tests.support.terminal import Terminal, squeeze, wait_until
 from tests.support.transcripts import chain_of
-from tests.support.watching import REPOSITORY, Watching, command, watcher_env
+from tests.support.watching import REPOSITORY, Watching, command
 from watcher.api.client import ask
 from watcher.core.presence import TERMINAL_STEP_SECONDS
 from watcher.paths import socket_path
 
-MODEL = "watcher-model"
 RECAP = "Repairing the login form. Next: run its tests."
 AWAY_SECONDS = 1.2
 NATIVE_AWAY_MINUTES = 0.005
@@ -53,36 +50,6 @@ native.LOOK_EVERY_SECONDS = 1.0
 _FULL_RULE = re.compile(r"─+(?: .+ ─+)?")
 
 
-@dataclass(frozen=True)
-class Stage:
-    """What a story begins with: a home, Qwen Code's own model server, and the watcher's."""
-
-    home: Home
-    server: ChatServer
-    model: ChatServer
-    root: Path
-
-    def env(
-        self, settings: Mapping[str, object] | None = None, extra: Mapping[str, str] | None = None
-    ) -> dict[str, str]:
-        """The environment of a watcher that makes recaps only."""
-        base: dict[str, object] = {
-            "model.source": "explicit",
-            "model.name": MODEL,
-            "model.base_url": self.model.base_url,
-            "title.enabled": False,
-            "title.settle_seconds": 1.0,
-            "recap.enabled": True,
-            "recap.away_minutes": AWAY_SECONDS / 60.0,
-        }
-        return watcher_env(self.home.path, self.root / "state", base | dict(settings or {}), extra)
-
-    def calls(self) -> int:
-        """How often the watcher's model was asked."""
-        return len(self.model.requests())
-
-
-Story = Callable[[Stage], None]
 STORIES: dict[str, Story] = {}
 LATEST_ONLY: set[str] = set()
 
@@ -99,33 +66,23 @@ def story_of_latest(play: Story) -> Story:
     return story(play)
 
 
-@contextmanager
-def stage(root: Path, version: str) -> Iterator[Stage]:
-    """An empty home and two model servers."""
-    with ChatServer() as server, ChatServer(recap=RECAP) as model:
-        yield Stage(Home(root, qwen_code.install(version)), server, model, root)
+def stage(home: Home, server: ChatServer, model: ChatServer, root: Path) -> Stage:
+    """An empty home; its watchers make recaps only."""
+    model.recap = RECAP
+    settings: dict[str, object] = {
+        "title.enabled": False,
+        "title.settle_seconds": 1.0,
+        "recap.enabled": True,
+        "recap.away_minutes": AWAY_SECONDS / 60.0,
+    }
+    return Stage(home, server, model, root, settings)
 
 
 @pytest.fixture(name="told", scope="module")
-def _told(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Mapping[tuple[str, str], Future[None]]]:
+def _told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
     """The outcome of every chosen story, by name and version."""
-
-    def play(name: str, version: str, root: Path) -> None:
-        with stage(root, version) as set_up:
-            STORIES[name](set_up)
-
-    items = [each for each in request.session.items if isinstance(each, pytest.Function)]
-    wanted = [each.callspec.params for each in items if each.module is request.module]
-    chosen = [(str(params["name"]), str(params["version"])) for params in wanted]
-    for _, version in chosen:
-        qwen_code.install(version)
-    pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="story")
-    try:
-        yield {each: pool.submit(play, *each, tmp_path_factory.mktemp("story")) for each in chosen}
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with told(request, tmp_path_factory, STORIES, stage, at_once=AT_ONCE) as outcomes:
+        yield outcomes
 
 
 # -- what is seen ------------------------------------------------------------------------------------------------------
@@ -645,6 +602,6 @@ def an_editor_session_that_does_not_register_gets_its_recap_when_it_ends(stage: 
     ("name", "version"),
     [(name, version) for name in STORIES for version in VERSIONS if version == LATEST or name not in LATEST_ONLY],
 )
-def test_story(told: Mapping[tuple[str, str], Future[None]], name: str, version: str) -> None:
+def test_story(told: Told, name: str, version: str) -> None:
     """Every story above."""
     told[name, version].result()
