@@ -15,7 +15,7 @@ from tests.support.chat_server import ChatServer, Gate, Kind, Reply, ToolCall
 from tests.support.qwen_code import VERSIONS, Chat, Home, QwenCode, broken_lines, records, title_records, turns
 from tests.support.terminal import wait_until
 from tests.support.transcripts import chain_of
-from tests.support.watching import Watching, command, watcher_env
+from tests.support.watching import Watching, watcher_env
 
 MODEL = "watcher-model"
 TITLE = "Repair the login form"
@@ -126,24 +126,6 @@ def test_a_new_session_gets_its_title(home: Home, server: ChatServer, titles: Ch
         ]
         assert len([each for each in titles.requests_for(MODEL) if "Fix the login bug" in each.prompt]) == 1
         assert_well_written(session)
-
-
-@pytest.mark.e2e
-def test_our_title_leaves_the_time_and_the_order_of_sessions_alone(
-    home: Home, server: ChatServer, titles: ChatServer, env: dict[str, str]
-) -> None:
-    """The mtime after our write is the one before it, and `--continue` opens what it would have opened."""
-    with Chat.start(home, server) as chat:
-        chat.say("Fix the login bug")
-        session = chat.session
-        chat.quit()
-    with Watching(env):
-        before = session.stat().st_mtime_ns
-    assert session.stat().st_mtime_ns == before
-    done = command(env, "title", chat.session_id, "--auto")
-    assert done.returncode == 0, done.stderr
-    assert session.stat().st_mtime_ns == before
-    assert title_records(session) == [(TITLE, "auto")]
 
 
 @pytest.mark.e2e

@@ -413,18 +413,28 @@ class Chat:
         return cls(home, Terminal(home.qwen.argv(*args), home.env(server, env), home.project, columns, rows))
 
     @classmethod
-    def start(cls, home: Home, server: ChatServer, *args: str, env: Mapping[str, str] | None = None) -> Chat:
+    def start(
+        cls,
+        home: Home,
+        server: ChatServer,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        columns: int = 100,
+        rows: int = 40,
+    ) -> Chat:
         """Starts Qwen Code and waits until it can be typed to."""
-        chat = cls.open(home, server, *args, env=env)
+        chat = cls.open(home, server, *args, env=env, columns=columns, rows=rows)
         with chat.closed_on_error():
             chat.wait_ready()
             chat._wait_registered()
         return chat
 
     @classmethod
-    def resume(cls, home: Home, server: ChatServer, session_id: str, *args: str) -> Chat:
+    def resume(
+        cls, home: Home, server: ChatServer, session_id: str, *args: str, columns: int = 100, rows: int = 40
+    ) -> Chat:
         """Starts Qwen Code with an earlier session, by id or title, and waits until it can be typed to."""
-        chat = cls.start(home, server, "--resume", session_id, *args)
+        chat = cls.start(home, server, "--resume", session_id, *args, columns=columns, rows=rows)
         chat._resumed = home.find_session(session_id)
         return chat
 
@@ -571,6 +581,15 @@ class Chat:
     def say_nowait(self, prompt: str) -> None:
         """Types a prompt, sends it, and waits only until it has left the input box."""
         self.type(prompt)
+        self._send_typed(prompt)
+
+    def say_next(self, prompt: str, after: str = "") -> None:
+        """As `say_nowait`, but typed while a turn may still run, and sent as soon as it has ended: when what it shows
+        at its end, `after`, is visible and nothing runs any more.
+        """
+        self.type(prompt)
+        self.terminal.wait_for(after)
+        self.wait_idle()
         self._send_typed(prompt)
 
     def say(self, prompt: str, timeout: float = DEADLINE_SECONDS) -> str:
