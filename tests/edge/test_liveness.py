@@ -486,6 +486,33 @@ def test_an_acp_process_that_does_not_register_is_found_by_its_directory(
     assert not live.owners_of(SESSION, None, search=elsewhere).owned
 
 
+@pytest.mark.parametrize(
+    ("changes", "owned"),
+    [
+        ({}, False),
+        ({"session_id": SESSION}, True),
+        ({"hostname": "another"}, True),
+        ({"started_at": time.time() - 90_000}, True),
+        ({"pid": NO_PID}, True),
+    ],
+    ids=["another session", "this session", "another host", "an earlier process", "another process"],
+)
+def test_a_process_that_went_on_to_another_session_is_not_taken_for_an_owner(  # as `/clear` does below 0.23
+    home: Path,
+    chats: Path,
+    tmp_path: Path,
+    unregistered: Callable[..., subprocess.Popen[bytes]],
+    changes: dict[str, object],
+    owned: bool,
+) -> None:
+    """Its sidecar names the other session; it works in this one's directory all the same."""
+    process = unregistered(cwd=tmp_path)
+    record = sidecar_record(process.pid, OTHER_SESSION) | changes
+    write_sidecar(chats, record).rename(chats / f"{OTHER_SESSION}.runtime.json")
+    hint = SearchHint(chats / f"{SESSION}.jsonl", str(tmp_path.resolve()))
+    assert liveness(home).owners_of(SESSION, None, search=hint).owned == owned
+
+
 def test_a_process_that_names_the_session_or_holds_its_file_open_is_live(
     home: Path, chats: Path, tmp_path: Path, unregistered: Callable[..., subprocess.Popen[bytes]]
 ) -> None:

@@ -91,7 +91,7 @@ class Liveness:
         session = session_id.lower()
         if search is not None and not ownership.owned and not ownership.sidecar_seen:
             taken = {identity[0] for owners in self._known.values() for identity in owners}
-            found = tuple(find_owners(self._processes, session, search, taken))
+            found = tuple(find_owners(self._processes, session, search, taken, self._host_name()))
             return Ownership(found + ownership.owners, sidecar_seen=False)
         return ownership
 

@@ -6,14 +6,17 @@ proves nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from watcher.core.owner import Alive, Owner, OwnerSource
 from watcher.core.process import FoundProcess, ProcessTable
-from watcher.qwen.contract import DISABLE_TITLE_VARIABLE
-from watcher.qwen.owners import kind_of_command, looks_like_qwen
+from watcher.edge.record_files import look
+from watcher.qwen.contract import DISABLE_TITLE_VARIABLE, SIDECAR_SUFFIX
+from watcher.qwen.owners import START_SLACK_SECONDS, decode_sidecar, kind_of_command, looks_like_qwen
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +27,14 @@ class SearchHint:
     cwd: str
 
 
-def find_owners(processes: ProcessTable, session_id: str, hint: SearchHint, taken: Container[int]) -> Iterator[Owner]:
+def find_owners(
+    processes: ProcessTable, session_id: str, hint: SearchHint, taken: Container[int], host_name: str
+) -> Iterator[Owner]:
     """Our user's Qwen Code processes that may serve the session, those with a pid in `taken` left out.
 
     One that names the session on its command line or holds its transcript open is live; one that only works in the same
-    directory is `UNKNOWN`. Costs 5-8 ms: for single sessions on demand.
+    directory is `UNKNOWN`, unless a sidecar beside the transcript says that it serves another session: a terminal has
+    one at a time. Costs 5-8 ms: for single sessions on demand.
     """
     found = {process.pid: process for process in processes.search(looks_like_qwen)}
     # Qwen Code's program starts itself again, twice, and only the last one works.
@@ -38,9 +44,31 @@ def find_owners(processes: ProcessTable, session_id: str, hint: SearchHint, take
             continue
         named = any(session_id in word.lower() for word in process.argv)
         certain = named or process.opened(str(hint.transcript))
-        if certain or process.cwd == hint.cwd:
+        if certain or (
+            process.cwd == hint.cwd and not _serves_another(processes, session_id, process.pid, hint, host_name)
+        ):
             alive = Alive.LIVE if certain else Alive.UNKNOWN
             yield _owner(processes, session_id, process, alive)
+
+
+def _serves_another(processes: ProcessTable, session_id: str, pid: int, hint: SearchHint, host_name: str) -> bool:
+    """Whether the process has written a sidecar for another session of this project, and was not just given the pid of
+    one that had (contract 1.3).
+    """
+    started_at = processes.state(pid).started_at
+    if started_at is None:
+        return False
+    with suppress(OSError), os.scandir(hint.transcript.parent) as entries:
+        for entry in entries:
+            if not entry.name.endswith(SIDECAR_SUFFIX) or entry.stat().st_mtime < started_at - START_SLACK_SECONDS:
+                continue
+            file = look(entry.path, None, decode_sidecar)
+            record = file.record if file is not None else None
+            if record is None or record.pid != pid or record.session_id.lower() == session_id:
+                continue
+            if record.hostname in ("", host_name) and started_at <= record.started_at + START_SLACK_SECONDS:
+                return True
+    return False
 
 
 def _owner(processes: ProcessTable, session_id: str, found: FoundProcess, alive: Alive) -> Owner:

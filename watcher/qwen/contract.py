@@ -59,6 +59,9 @@ JS_WHITESPACE: Final = (
 )
 """What `String.prototype.trim` removes; `str.strip` alone removes a different set."""
 
+SIDECAR_SUFFIX: Final = ".runtime.json"
+"""How the names of runtime sidecars end (1.3)."""
+
 _TRANSCRIPT_NAME = re.compile(r"([0-9a-fA-F-]{32,36})\.jsonl")
 _REGISTRY_NAME = re.compile(r"([0-9]+)(?:-[0-9a-f]{8})?\.json")
 _VERSION = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.([0-9]{1,9})(?:[-+].*)?", re.DOTALL)
@@ -92,7 +95,7 @@ def session_id_of(path_name: str) -> str | None:
 
 def runtime_sidecar_name(session_id: str) -> str:
     """Name, in `chats/`, of the sidecar that says which process serves the session (1.3)."""
-    return f"{session_id}.runtime.json"
+    return f"{session_id}{SIDECAR_SUFFIX}"
 
 
 def registry_pid_of(name: str) -> int | None:
