@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import os
+import pty
 import time
 from pathlib import Path
 
 from tests.scenarios.conftest import FakeHome
 from tests.scenarios.test_recaps import RECAP, owned_session, recap_env, wait_recap
 from tests.support.chat_server import ChatServer
-from tests.support.live import AtTerminal, end, registry_record, running_at_terminal, write_record
+from tests.support.live import AtTerminal, end, registry_record, running, running_at_terminal, write_record
 from tests.support.qwen_code import recap_texts
 from tests.support.terminal import wait_until
 from tests.support.watching import Watching
 from watcher.core.presence import TERMINAL_STEP_SECONDS
 
 AWAY_SECONDS = 3.0
+
+OUTLIVES_ITS_TERMINAL = """
+import os, signal, sys
+os.setsid()
+os.open(sys.argv[1], os.O_RDWR)
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+print('ready', flush=True)
+sys.stdin.read()
+"""
+"""A process with a controlling terminal that goes on without it."""
 
 
 def env_of(home: FakeHome, server: ChatServer) -> dict[str, str]:
@@ -76,15 +87,17 @@ def test_a_terminal_whose_time_lies_in_the_future_does_not_keep_its_user_there(
 
 def test_a_terminal_that_vanishes_leaves_the_absence_as_it_was(home: FakeHome, server: ChatServer) -> None:
     """Its device is gone while the process lives on: what it showed last still counts, and the recap comes."""
-    with running_at_terminal() as owner, Watching(env_of(home, server)) as watching:
-        session = owned_session(home, owner.process.pid)
+    master, slave = pty.openpty()
+    path = Path(os.ttyname(slave))
+    with running(str(path), code=OUTLIVES_ITS_TERMINAL) as owner, Watching(env_of(home, server)) as watching:
+        os.close(slave)
+        os.utime(path)
+        touched_at = path.stat().st_atime
+        session = owned_session(home, owner.pid)
         watching.wait_event("decision", session=session.session_id, reason="away_not_yet")
-        typed_at = type_until_seen(owner)
-        found = home.config_dir / "sessions" / f"{owner.process.pid}.json"
-        record = found.read_text()
-        end(owner.process)
-        found.unlink()
+        os.close(master)
+        wait_until(lambda: not path.exists(), "the end of the device")
         wait_recap(session, watching)
-        assert record
+        assert owner.poll() is None
         [request] = server.requests()
-        assert request.at > typed_at + AWAY_SECONDS - 0.1
+        assert request.at > touched_at + TERMINAL_STEP_SECONDS + AWAY_SECONDS - 0.1
