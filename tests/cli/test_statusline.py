@@ -157,6 +157,16 @@ def test_an_owner_that_has_gone_is_none(home: Home) -> None:
     assert state(home) == "ended"
 
 
+def test_a_clock_that_was_set_does_not_end_an_owner(home: Home) -> None:
+    """The process looks a day younger than its record says; the start ticks tell that it is the same, or another."""
+    session = home.session("Fix the flaky login test", age=5)
+    yesterday = int((time.time() - 86_400) * 1000)
+    with home.owner(session, startedAt=yesterday):
+        assert state(home) == listed(home) == "idle"
+    with home.owner(session, procStart=start_token(os.getppid())):
+        assert state(home) == listed(home) == "ended"
+
+
 def test_what_only_the_watcher_knows_is_shown(home: Home) -> None:
     """A recap kept for an editor session, one that a live terminal chained past, and where its sessions are."""
     session = home.session("Fix the flaky login test", age=100)

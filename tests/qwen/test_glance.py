@@ -126,8 +126,8 @@ def test_odd_records_are_looked_past() -> None:
 
 def test_an_owner_is_read_from_both_kinds_of_records() -> None:
     """The registry tells milliseconds, the sidecar seconds; anything else is nobody."""
-    assert owner_of(b'{"pid": 7, "sessionId": "ABC", "startedAt": 1500}') == (7, "abc", 1.5)
-    assert owner_of(b'{"pid": 7, "session_id": "abc", "started_at": 1.5}') == (7, "abc", 1.5)
-    assert owner_of(b'{"pid": 7}') == (7, "", 0.0)
+    assert owner_of(b'{"pid": 7, "sessionId": "ABC", "startedAt": 1500, "procStart": "b:9"}') == (7, "abc", 1.5, "b:9")
+    assert owner_of(b'{"pid": 7, "session_id": "abc", "started_at": 1.5, "procStart": 9}') == (7, "abc", 1.5, "")
+    assert owner_of(b'{"pid": 7}') == (7, "", 0.0, "")
     for nobody in (b"", b"{", b"[]", b'{"pid": "7"}', b'{"pid": -7, "sessionId": "abc"}'):
         assert owner_of(nobody) is None

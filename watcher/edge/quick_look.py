@@ -22,12 +22,13 @@ from watcher.qwen.contract import (
     sanitize_cwd,
     session_id_of,
 )
-from watcher.qwen.glance import Glance, glance, owner_of
+from watcher.qwen.glance import Claim, Glance, glance, owner_of
 
 LOOKED_AT: Final = 8
 """So many of the newest files are looked at for one that is a terminal session of this very directory."""
 MAX_REGISTERED: Final = 64
 _START_SLACK_SECONDS: Final = 10.0
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _DATABASE_SECONDS: Final = 0.03
 _TERMINAL_MAJORS: Final = range(136, 144)  # proc_pid_stat(5), devices.txt: Unix98 terminals
 _BEAT_DATA: Final = 4  # see `edge.store.Store.put_heartbeat`
@@ -95,8 +96,8 @@ def owner_pid(session_id: str, path: str, config_dirs: Sequence[str]) -> int | N
         candidates += [f"{folder}/{REGISTRY_DIR}/{name}" for name in names if name.endswith(".json")]
     for candidate in candidates:
         owner = owner_of(_bytes_of(candidate))
-        if owner is not None and owner[1] == session_id and _is_alive(owner[0], owner[2]):
-            return owner[0]
+        if owner is not None and owner.session_id == session_id and _is_alive(owner):
+            return owner.pid
     return None
 
 
@@ -113,22 +114,26 @@ def _bytes_of(path: str) -> bytes:
         os.close(fd)
 
 
-def _is_alive(pid: int, started_at: float) -> bool:
+def _is_alive(owner: Claim) -> bool:
     """Whether the process exists and is not a younger one that was given its number."""
     try:
-        os.kill(pid, 0)
+        os.kill(owner.pid, 0)
     except ProcessLookupError:
         return False
     except OSError:
         pass  # somebody else's, and there
-    fields = _stat_fields(pid)
+    fields = _stat_fields(owner.pid)
     if not fields:
         return not sys.platform.startswith("linux")
     if fields[0] in (b"Z", b"X"):
         return False
+    boot_id, _, ticks = owner.start.partition(":")
+    if boot_id and boot_id.encode() == _bytes_of(_BOOT_ID).strip():
+        return ticks.encode() == fields[19]
+    # The wall clock may have been set since.
     boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
     began = boot + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return not started_at or began <= started_at + _START_SLACK_SECONDS
+    return not owner.started_at or began <= owner.started_at + _START_SLACK_SECONDS
 
 
 def _stat_fields(pid: int) -> list[bytes]:

@@ -122,12 +122,21 @@ class _Backwards:
             self.running = running
 
 
-def owner_of(data: bytes) -> tuple[int, str, float] | None:
-    """Process id, session id and start time from a live registry record or a runtime sidecar (contract 1.3, 1.4).
+class Claim(NamedTuple):
+    """What a live registry record or a runtime sidecar says of an owner (contract 1.3, 1.4).
 
-    None for what is neither. The time is that of the process or a little later, seconds since the epoch, 0.0 when it
-    is not told.
+    `started_at` is the time of the process or a little later, seconds since the epoch, 0.0 when it is not told; `start`
+    is `<boot id>:<start ticks>`, which only the registry tells, "" when it does not.
     """
+
+    pid: int
+    session_id: str
+    started_at: float
+    start: str
+
+
+def owner_of(data: bytes) -> Claim | None:
+    """The claim that a registry record or a sidecar holds, None for what is neither."""
     record = _json(data)
     pid = record.get("pid")
     if not isinstance(pid, int) or pid <= 0:
@@ -135,8 +144,9 @@ def owner_of(data: bytes) -> tuple[int, str, float] | None:
     session = _text(record.get("sessionId")) or _text(record.get("session_id"))
     milliseconds, seconds = record.get("startedAt"), record.get("started_at")
     if isinstance(milliseconds, int | float):
-        return pid, session.lower(), milliseconds / 1000
-    return pid, session.lower(), float(seconds) if isinstance(seconds, int | float) else 0.0
+        seconds = milliseconds / 1000
+    started_at = float(seconds) if isinstance(seconds, int | float) else 0.0
+    return Claim(pid, session.lower(), started_at, _text(record.get("procStart")))
 
 
 def _records(lines: Any) -> Iterator[dict[str, Any]]:
