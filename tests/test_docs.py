@@ -34,6 +34,7 @@ NOT_RUN_HERE = {
     "qwen-watcher tail -f": "follows for ever: tests/cli/test_recipes.py",
     "PROMPT_COMMAND=": "for an interactive bash: tests/cli/test_recipes.py",
     "PS1=": "for an interactive bash: tests/cli/test_recipes.py",
+    "qwen-watcher --install-completion": "needs a shell that completes: tests/cli/test_completion.py",
     "qwen-watcher run": "runs for ever: tests/scenarios/test_run.py",
     "mkdir ": "installs by hand",
     "curl --unix-socket": "needs a running watcher: tests/api",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
+
+from ptyprocess import PtyProcess
 
 from tests.cli.home import SHOP, Home
 from tests.support.transcripts import Transcript
@@ -242,3 +246,16 @@ def test_watch_draws_again_on_a_screen_of_its_own(home: Home) -> None:
         terminal.wait_for("A brand new title")
         terminal.send("\x03")
         assert terminal.wait_exit() == 130
+
+
+def test_watch_on_a_dumb_terminal_is_one_table_after_another(home: Home) -> None:
+    """Where nothing can move the cursor, nothing tries to."""
+    home.session()
+    home.env["TERM"] = "dumb"
+    command = [sys.executable, "-m", "watcher", "sessions", "--watch"]
+    process = PtyProcess.spawn(command, env=home.env, cwd=str(home.root))
+    with contextlib.closing(process):
+        data = b""
+        while data.count(b"SESSION") < 2:
+            data += process.read(65536)
+    assert b"\x1b" not in data

@@ -113,6 +113,7 @@ def _ask() -> None:
     try:
         answer = input("Go on? [y/N] ")
     except EOFError:
+        say("")  # the line of the question has not ended
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
         raise RefusedError(Reason.ABORTED.value, "nothing was done")

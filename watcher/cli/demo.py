@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, Final, TypeVar
 
 from watcher.cli.interrupts import interrupt_on
-from watcher.cli.output import say
+from watcher.cli.output import say, say_filled
 from watcher.edge.store import Store
 from watcher.errors import WatcherError
 from watcher.qwen.contract import CHATS_DIR, PROJECTS_DIR, sanitize_cwd
@@ -61,17 +61,19 @@ def demo(*, keep: bool) -> int:
             say("")
             for prompt, answer in _TURNS:
                 session.turn(prompt, answer)
-                say(f"  > {prompt}")
-                say(f"  {answer}")
+                say_filled(prompt, first="  > ", rest="    ")
+                say_filled(answer, first="  ", rest="  ")
                 say("")
                 if session.title() is None:
                     title = _wait(session.title, "the title")
-                    say(f"  title written: {title}")
+                    say_filled(title, first="  title written: ", rest="    ")
                     say("")
                 time.sleep(STEP_SECONDS)
-            say(f"Nobody types any more; after {AWAY_SECONDS:g} s that counts as away (5 minutes in real life) …")
+            say_filled(
+                f"Nobody types any more; after {AWAY_SECONDS:g} s that counts as away (5 minutes in real life) …"
+            )
             recap = _wait(session.recap, "the recap")
-            say(f"  ※ recap: {recap}")
+            say_filled(recap, first="  ※ recap: ", rest="    ")
         say("")
         say("Qwen Code shows both from the session file: the title in the list of `qwen --resume`,")
         say("the recap at the end of the resumed conversation. What was appended, in its own records:")
@@ -79,7 +81,9 @@ def demo(*, keep: bool) -> int:
             say(f"  {line}")
         if keep:
             say(f"Kept: {home}")
-        say("Next: `qwen-watcher run` watches your own sessions; `qwen-watcher service install` keeps it running.")
+        say_filled(
+            "Next: `qwen-watcher run` watches your own sessions; `qwen-watcher service install` keeps it running."
+        )
     return 0
 
 

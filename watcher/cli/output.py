@@ -68,6 +68,11 @@ def columns(stream: TextIO | None = None) -> int:
     return FALLBACK_COLUMNS
 
 
+def takes_screen(stream: TextIO | None = None) -> bool:
+    """Whether the stream is a terminal that can show a screen of our own."""
+    return at_terminal(stream) and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def colours(stream: TextIO | None = None) -> bool:
     """Whether the stream takes colours: a terminal, unless the user or the terminal says no (no-color.org)."""
     return at_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from watcher.catalog import LISTED, Catalog, Listed
-from watcher.cli.output import Cell, Column, ago, at_terminal, print_table, say, say_json, wait_while_read, write
+from watcher.cli.output import Cell, Column, ago, print_table, say, say_json, takes_screen, wait_while_read, write
 from watcher.core.controls import printable
 from watcher.core.presence import Away, Presence, Sample, TerminalInput, Working, observe
 from watcher.core.presence import status as presence_status
@@ -50,7 +50,7 @@ def show_sessions(*, as_json: bool, limit: int | None, project: Path | None, eve
             if not watch:
                 _show(catalog.newest(limit, cwd=cwd, every=every), place, as_json=as_json, nothing=nothing)
                 return 0
-            on_screen = at_terminal() and not as_json
+            on_screen = takes_screen() and not as_json
             with _own_screen() if on_screen else contextlib.nullcontext():
                 while True:
                     most = _rows_that_fit(limit) if on_screen else limit
