@@ -6,6 +6,7 @@ service what it has seen.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -75,6 +76,12 @@ class Catalog:
         found = [item for item in self._scan() if isinstance(item, Found)]
         found.sort(key=lambda file: file.mtime_ns, reverse=True)
         return found
+
+    def closed(self) -> str | None:
+        """A directory that this user may not list, so that sessions in it are not seen; None without one."""
+        denied = (errno.EACCES, errno.EPERM)
+        items = (item for item in self._scan() if isinstance(item, Unreadable) and item.errno in denied)
+        return next((item.directory for item in items), None)
 
     def _scan(self) -> Iterator[Found | Unsafe | Unreadable]:
         for base in self._bases:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from watcher.config import Config, LoadedConfig
 from watcher.core.generation import Kind
+from watcher.core.guard_rows import UNLIMITED_CALLS
 from watcher.core.interactive import is_interactive
 from watcher.core.native_recaps import Focus, NativeRecaps, Seen, next_weighing_at, weigh
 from watcher.core.owner import TUI, Owner, Ownership
@@ -31,9 +32,6 @@ from watcher.qwen.contract import DISABLE_TITLE_VARIABLE, is_truthy_switch, sess
 from watcher.qwen.paths import SessionRef
 from watcher.qwen.settings import QwenSettings
 from watcher.qwen.versions import unsupported
-
-UNLIMITED_CALLS = 1_000_000_000
-"""The extractive model makes no calls, so no budget applies to it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from ptyprocess import PtyProcess
 
 from tests.cli.home import SHOP, Home
 from tests.support.transcripts import Transcript
+from tests.support.users import open_directory, without_privileges
 
 FIELDS = [
     "session_id",
@@ -149,6 +150,20 @@ def test_an_empty_home_says_so(home: Home) -> None:
     assert home.run("sessions", "--project", "/nowhere").out == "no sessions of /nowhere\n"
     home.session().path.write_bytes(b"")
     assert home.run("sessions").out == f"no sessions yet below {home.qwen}; `--all` also lists `qwen -p` runs\n"
+
+
+def test_a_closed_directory_is_named(home: Home) -> None:
+    """Sessions that cannot be seen are not called missing."""
+    with open_directory() as directory:
+        home.env["HOME"] = home.env["QWEN_HOME"] = home.env["XDG_CONFIG_HOME"] = str(directory)
+        home.env["QWEN_WATCHER_STATE_DIR"] = str(directory / "state")
+        assert home.run("sessions").code == 0  # what it imports is for root's eyes only
+        chats = directory / "projects" / "-p" / "chats"
+        chats.mkdir(parents=True)
+        chats.chmod(0)
+        with without_privileges():
+            ran = home.run("sessions")
+    assert (ran.code, ran.out) == (0, f"{chats} cannot be read; `qwen-watcher doctor` tells more\n")
 
 
 def test_a_pipe_gets_whole_plain_rows(home: Home) -> None:

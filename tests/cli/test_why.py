@@ -49,6 +49,15 @@ def test_every_guard_of_titling_is_shown_in_order(home: Home) -> None:
     assert not home.state.exists(), "a command that only looks leaves nothing behind"
 
 
+def test_the_offline_model_needs_no_budget(home: Home) -> None:
+    """No number of calls is told where none is made."""
+    home.use_extractive()
+    session = home.session()
+    for kind in ("title", "recap"):
+        details = {guard["name"]: guard["detail"] for guard in why(home, session.session_id, kind)["guards"]}
+        assert details["budget_exhausted"] == "no call is needed"
+
+
 def test_each_reason_is_the_one_that_decides(home: Home) -> None:
     """For one cause after the other, the verdict and its reason; each with a hint what would change it."""
     home.use_model("http://127.0.0.1:9")

@@ -18,10 +18,10 @@ from watcher.cli.output import Column, ago, at_terminal, print_table, progress, 
 from watcher.cli.places import reading_place
 from watcher.cli.tail import span_seconds
 from watcher.core.controls import printable
+from watcher.core.guard_rows import UNLIMITED_CALLS
 from watcher.core.reasons import Reason
 from watcher.edge.text_model import Abort
 from watcher.errors import RefusedError, UsageError
-from watcher.facts import UNLIMITED_CALLS
 from watcher.workplace import Workplace
 
 if TYPE_CHECKING:

@@ -82,7 +82,7 @@ def _rows_that_fit(limit: int | None) -> int:
 def _nothing(place: Workplace, catalog: Catalog, cwd: str | None, *, every: bool) -> str:
     """What to say in place of an empty table."""
     bases = dict.fromkeys(str(root.runtime_base) for root in place.roots)
-    closed = next((base for base in bases if os.path.lexists(base) and not os.access(base, os.R_OK | os.X_OK)), None)
+    closed = catalog.closed()
     if closed is not None:
         return f"{printable(closed)} cannot be read; `qwen-watcher doctor` tells more"
     where = f"of {cwd}" if cwd is not None else f"yet below {', '.join(bases)}"

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from watcher.core.decisions import Act, Decision, Guard, Skip, WaitUntil
 from watcher.core.generation import Kind
 from watcher.core.reasons import Reason
+
+UNLIMITED_CALLS: Final = 1_000_000_000
+"""The extractive model makes no calls, so no budget applies to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,11 @@ def skip_row(reason: Reason, detail: str, *, ok: bool) -> Row:
 def wait_row(reason: Reason, detail: str, *, ok: bool, at: float | None = None) -> Row:
     """A guard that says not yet: until `at` (seconds since the epoch), or until an event when that is None."""
     return Row(Guard(reason.value, ok, detail), None if ok else WaitUntil(at, reason, detail))
+
+
+def budget_detail(calls_left: int) -> str:
+    """What `why` says of the day's budget."""
+    return "no call is needed" if calls_left == UNLIMITED_CALLS else f"{max(calls_left, 0)} calls left today"
 
 
 def decided(rows: Iterable[Row], kind: Kind) -> Decision:

@@ -13,7 +13,7 @@ from typing import Final
 from watcher.core.decisions import Decision, Guard, Skip, WaitUntil
 from watcher.core.events import TitleSource
 from watcher.core.generation import Kind
-from watcher.core.guard_rows import Row, decided, guards
+from watcher.core.guard_rows import Row, budget_detail, decided, guards
 from watcher.core.reasons import Reason
 from watcher.core.session import SessionState
 from watcher.core.title_runs import TitleRun
@@ -135,7 +135,7 @@ def _title_rows(facts: TitleFacts, now: float) -> Iterator[Row]:
     yield _row(Reason.NO_FAST_MODEL, facts.model or facts.model_missing, ok=bool(facts.model))
     yield _row(
         Reason.BUDGET_EXHAUSTED,
-        f"{max(facts.calls_left, 0)} calls left today",
+        budget_detail(facts.calls_left),
         ok=facts.calls_left > 0,
         stop=WaitUntil(None, Reason.BUDGET_EXHAUSTED, "no calls left today"),
     )

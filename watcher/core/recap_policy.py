@@ -14,7 +14,7 @@ from typing import Final
 
 from watcher.core.decisions import Decision, Guard, WaitUntil
 from watcher.core.generation import Kind
-from watcher.core.guard_rows import Row, decided, guards, skip_row, wait_row
+from watcher.core.guard_rows import Row, budget_detail, decided, guards, skip_row, wait_row
 from watcher.core.owner import NOBODY, TUI, Ownership
 from watcher.core.policy import FRESH_SECONDS, turn_over
 from watcher.core.presence import Away, Here, Status, Working, next_look
@@ -140,7 +140,7 @@ def _recap_rows(facts: RecapFacts, now: float) -> Iterator[Row]:
     yield from _turn_rows(facts)
     yield wait_row(Reason.PAUSED, facts.paused, ok=not facts.paused)
     yield skip_row(Reason.NO_FAST_MODEL, facts.model or facts.model_missing, ok=bool(facts.model))
-    yield wait_row(Reason.BUDGET_EXHAUSTED, f"{max(facts.calls_left, 0)} calls left today", ok=facts.calls_left > 0)
+    yield wait_row(Reason.BUDGET_EXHAUSTED, budget_detail(facts.calls_left), ok=facts.calls_left > 0)
     yield _native_row(facts)
     yield running_row(facts.state, facts.ownership, facts.still_since, now)
     yield _presence_row(facts, now)
@@ -239,7 +239,7 @@ def _request_rows(facts: RecapFacts, now: float, *, write: bool) -> Iterator[Row
         yield skip_row(Reason.UNSUPPORTED_VERSION, facts.unsupported, ok=not facts.unsupported)
     yield skip_row(Reason.EMPTY_HISTORY, "no prompt yet", ok=facts.state.user_turns > 0)
     yield skip_row(Reason.NO_FAST_MODEL, facts.model or facts.model_missing, ok=bool(facts.model))
-    yield skip_row(Reason.BUDGET_EXHAUSTED, f"{max(facts.calls_left, 0)} calls left today", ok=facts.calls_left > 0)
+    yield skip_row(Reason.BUDGET_EXHAUSTED, budget_detail(facts.calls_left), ok=facts.calls_left > 0)
     if write:
         yield running_row(facts.state, facts.ownership, facts.still_since, now)
 
