@@ -199,6 +199,26 @@ def test_leases_that_cannot_be_listed_fail() -> None:
         assert home.check("leases").status is Status.OK
 
 
+def test_a_home_that_cannot_be_entered_leaves_every_check_its_word(home: Home) -> None:
+    """Whatever is closed, each check of files says what it found; none breaks off."""
+    names = ("homes", "filesystem", "sessions", "events", "settings", "leases", "state_dir")
+    checks = {name: CHECKS[name] for name in names}
+    with gather(home.environ) as context:
+        run_checks(context, checks)  # what they import may be for root's eyes only
+    with open_directory() as directory, without_privileges():
+        closed = Home(directory / "home")
+        closed.settings({})
+        closed.path.chmod(0)
+        try:
+            with gather(closed.environ) as context:
+                results = {each.check: each for each in run_checks(context, checks)}
+        finally:
+            closed.path.chmod(0o700)
+    assert [each for each in results.values() if "could not be made" in each.detail] == []
+    assert results["homes"].fix == f"chmod u+rwx {closed.qwen}"
+    assert {results[name].status for name in ("homes", "settings", "state_dir")} == {Status.FAIL}
+
+
 # -- settings, model, key, endpoint ------------------------------------------------------------------------------------
 
 

@@ -42,9 +42,9 @@ def show_path() -> int:
 def init_config(*, force: bool) -> int:
     """Write a file with every key, described and commented out, so that it changes nothing."""
     path = config_path(os.environ)
-    if path.is_dir() or (path.exists() and not force):
-        raise UsageError(f"{path} is there already; --force replaces it")
     try:
+        if path.is_dir() or (path.exists() and not force):
+            raise UsageError(f"{path} is there already; --force replaces it")
         replace_file(path, default_config_text(), FILE_MODE)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {words_of(error)}; set QWEN_WATCHER_CONFIG to another") from error

@@ -74,7 +74,7 @@ def uninstall_service() -> int:
     say("Stopped and removed." if result.was_running else "Removed.")
     for path in result.removed:
         say(f"  removed: {path}")
-    kept = [str(path) for path in (config_path(environ), state_dir(environ)) if path.exists()]
+    kept = [str(path) for path in (config_path(environ), state_dir(environ)) if os.path.lexists(path)]
     for note in result.notes:
         say(f"  {note}")
     if kept:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +29,8 @@ def check_settings(context: DoctorContext) -> Check:
     if context.config_problem:
         findings.append(Check("settings", Status.FAIL, context.config_problem, edit(context.config_file)))
     elif context.config_file is not None:
-        what = str(context.config_file) if context.config_file.exists() else f"defaults, no {context.config_file}"
+        file = context.config_file
+        what = str(file) if os.path.lexists(file) else f"defaults, no {file}"
         findings.append(Check("settings", Status.OK, what))
     return worst("settings", findings, none="nothing to read")
 
@@ -82,7 +84,7 @@ _NO_HOME = "no Qwen Code directory is known"
 
 def _check_qwen_settings(context: DoctorContext, config_dir: Path, settings: QwenSettings) -> Check:
     broken = settings.fast_model.missing
-    found = [shown(path, context.home) for path in settings.files if path.exists()]
+    found = [shown(path, context.home) for path in settings.files if os.path.lexists(path)]
     if not settings.errors:
         return Check("settings", Status.OK, ", ".join(found) or f"no settings in {shown(config_dir, context.home)}")
     # Qwen Code does not start with such a file either.
