@@ -22,7 +22,7 @@ def _titles(loaded: LoadedConfig, settings: QwenSettings, environ: Mapping[str, 
         return f"off ({off})"
     model, missing = model_name(loaded, settings, environ)
     if not model:
-        return f"none, {missing}; {how_to_choose(loaded.path)}"
+        return f"none, {missing}; {how_to_choose(loaded.path, missing)}"
     if model == "extractive":
         return "cut from your own words, offline and free (extractive)" + _own_tries(settings)
     return f"with {model}" + _own_tries(settings)
@@ -40,7 +40,7 @@ def _recaps(loaded: LoadedConfig, settings: QwenSettings, environ: Mapping[str, 
         return f"off ({reason})"
     model, missing = model_name(loaded, settings, environ, main=recap.fallback_to_main)
     if not model:
-        return f"none, {missing}; {how_to_choose(loaded.path)}"
+        return f"none, {missing}; {how_to_choose(loaded.path, missing)}"
     minutes = recap.away_minutes if recap.away_minutes is not None else settings.away_threshold_minutes
     when = f"after {minutes:g} min away" if recap.trigger == "away" else f"when you return after {minutes:g} min away"
     return f"with {model}, {when}"
@@ -71,8 +71,7 @@ def model_name(
     return choice.id, choice.missing
 
 
-def how_to_choose(path: Path) -> str:
-    """What a user without a fast model can do."""
-    return (
-        f'set fastModel in Qwen Code\'s settings.json, or choose [model] source = "explicit" or "extractive" in {path}'
-    )
+def how_to_choose(path: Path, missing: str) -> str:
+    """What a user without a fast model can do; `missing` says why there is none."""
+    remedy = "set fastModel in Qwen Code's settings.json" if missing.startswith("no ") else "put that right"
+    return f'{remedy}, or choose [model] source = "explicit" or "extractive" in {path}'

@@ -66,7 +66,8 @@ def models(*entries: dict[str, Any], **more: Any) -> dict[str, Any]:
     [
         (models(), "no fastModel is set", False),
         (models(fastModel="  "), "no fastModel is set", False),
-        (models(fastModel=["a"]), "no fastModel is set", False),
+        (models(fastModel=["a"]), "is not a text", False),
+        (models(fastModel=5), "is not a text", False),
         (models(fastModel="inherit"), "names no model", False),
         (models(fastModel="openai:"), "names no model", False),
         (models(fastModel="a"), "fastModel names a but no modelProviders entry has that id", False),
@@ -318,7 +319,9 @@ def test_an_entrys_generation_config_is_authoritative(house: House) -> None:
     [
         ({"mine": [{"id": "x"}]}, "modelProviders.mine is no known auth type"),
         ({"openai": {"id": "x"}}, "modelProviders.openai is not a list"),
+        ([{"id": "x"}], "modelProviders is not an object"),
         ({"openai": ["x"]}, "modelProviders.openai[0] has no id"),
+        ({"openai": [{"id": "x", "wireApi": ["responses"]}]}, "modelProviders.openai[0] has a wireApi"),
         ({"openai": [{"id": "x", "wireApi": "soap"}]}, "modelProviders.openai[0] has a wireApi"),
         ({"gemini": [{"id": "x", "wireApi": "responses"}]}, "modelProviders.gemini[0] has a wireApi"),
     ],
@@ -370,3 +373,12 @@ def test_explicit_models_say_what_is_missing() -> None:
     """A name or a named variable that is not there."""
     assert "MY is not set" in explicit_choice("openai", "m", None, "MY", {"MY": ""}).missing
     assert "model.name is not set" in explicit_choice("openai", " ", None, None, {}).missing
+
+
+def test_a_section_that_is_no_object_is_named(house: House) -> None:
+    """Nothing of it counts, and somebody has to be told."""
+    house.settings("user", {"env": "KEY=x", "security": [], "model": "m", "general": 1, "providerProtocol": True})
+    errors = house.resolve().errors
+    assert errors == tuple(
+        f"{name} is not an object" for name in ("providerProtocol", "env", "security", "model", "general")
+    )

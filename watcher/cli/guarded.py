@@ -100,7 +100,7 @@ def refuse_no_text(place: Workplace, made: NoText) -> NoReturn:
 
 def refuse(place: Workplace, reason: Reason, detail: str) -> NoReturn:
     """Raises `RefusedError` with what the user can do about it."""
-    fix = how_to_choose(place.loaded.path) if reason is Reason.NO_FAST_MODEL else _FIXES.get(reason, "")
+    fix = how_to_choose(place.loaded.path, detail) if reason is Reason.NO_FAST_MODEL else _FIXES.get(reason, "")
     raise RefusedError(reason.value, "; ".join(filter(None, (detail, fix))))
 
 

@@ -71,7 +71,10 @@ class ModelChooser:
 
     def fast(self) -> Chosen:
         """The fast model (7.3). Never the main model in its place."""
-        text = string(self._merged.get("fastModel")).strip()
+        written = self._merged.get("fastModel")
+        if written is not None and not isinstance(written, str):
+            return Chosen(Missing("fastModel in Qwen Code's settings is not a text"))
+        text = string(written).strip()
         if not text:
             return Chosen(Missing("no fastModel is set in Qwen Code's settings"))
         if text in _NO_MODELS:

@@ -127,7 +127,11 @@ def read_entries(settings: Mapping[str, object]) -> tuple[tuple[ProviderEntry, .
     """
     protocols = section(settings, "providerProtocol")
     entries: dict[tuple[AuthType, str, str], ProviderEntry] = {}
-    problems: list[str] = []
+    problems = [
+        f"{name} is not an object"
+        for name in ("modelProviders", "providerProtocol", "env", "security", "model", "general")
+        if settings.get(name) is not None and not isinstance(settings[name], Mapping)
+    ]
     for provider, models in section(settings, "modelProviders").items():
         auth_type = as_auth_type(string(protocols.get(provider, provider)))
         if auth_type is None:
