@@ -102,6 +102,7 @@ def test_each_resource_answers_in_json() -> None:
         ("DELETE", "/status", 405, "bad_request"),
         ("GET", "http://[::1/status", 400, "bad_request"),
         ("GET", "/session/800/why", 400, "bad_request"),
+        ("GET", "http://[::bad/status", 400, "bad_request"),
         ("GET", "/session/..%2f..%2fetc/why", 400, "bad_request"),
         ("GET", "/session/%00%00%00%00/why", 400, "bad_request"),
         ("GET", "/session/latest/why", 404, "not_found"),
