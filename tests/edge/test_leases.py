@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -92,3 +93,13 @@ def test_a_folder_that_may_not_be_entered_counts_as_held(tmp_path: Path) -> None
             folder.chmod(folder.stat().st_mode | 0o011)
     with as_other_user():
         assert lease_state(tmp_path, SESSION) is not None
+
+
+def test_the_lease_of_the_real_cli_is_held(tmp_path: Path) -> None:
+    """The bytes that Qwen Code 0.24.4 wrote, at the path of the session that they name."""
+    real = (Path(__file__).parents[1] / "data" / "real" / "sidecar-session-writer-lock.lock").read_bytes()
+    session_id = json.loads(real)["session_id"]
+    lock = Path(lease_paths(str(tmp_path), session_id)[0])
+    lock.parent.mkdir(parents=True)
+    lock.write_bytes(real)
+    assert lease_state(tmp_path, session_id) == f"a writer lease stands at {lock}"

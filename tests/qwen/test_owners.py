@@ -131,15 +131,15 @@ def test_no_bytes_raise(data: bytes) -> None:
     assert decode_sidecar(data) is None
 
 
-REAL = Path(__file__).parents[1] / "data" / "owners"
+REAL = Path(__file__).parents[1] / "data" / "real"
 
 
 def test_files_of_the_real_cli_are_read() -> None:
     """Byte fixtures of 0.24.4."""
-    record = decode_registry("10086.json", (REAL / "10086.json").read_bytes())
+    record = decode_registry("10086.json", (REAL / "sidecar-sessions-registry-10086.json").read_bytes())
     assert record is not None
     assert (record.pid, record.kind, record.version) == (10086, TUI, "0.24.4")
-    beside = decode_sidecar((REAL / "800ec011-bd66-45b3-b7e5-27e3387a2e2a.runtime.json").read_bytes())
+    beside = decode_sidecar((REAL / "sidecar-chats-runtime.json").read_bytes())
     assert beside is not None
     assert (beside.pid, beside.version) == (16534, "0.24.4")
 

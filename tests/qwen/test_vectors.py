@@ -123,3 +123,54 @@ def test_a_title_in_the_middle_of_a_big_file_is_not_shown() -> None:
     state = analyse(split_lines(data))
     assert state.title is not None
     assert state.title.title == "Fix login test"
+
+
+LINEAR = next(each.data for each in FILES if each.name == "C01_linear")
+REWOUND = next(each.data for each in FILES if each.name == "C14_rewind")
+
+
+def added(number: int, parent: int, subtype: str, payload: object) -> bytes:
+    """A system record of the session of the vectors."""
+    record = {
+        "uuid": f"{number:08x}-0000-4000-8000-000000000000",
+        "parentUuid": f"{parent:08x}-0000-4000-8000-000000000000",
+        "sessionId": VECTORS["session_id"],
+        "timestamp": "2026-01-01T10:00:09.000Z",
+        "type": "system",
+        "cwd": VECTORS["project_cwd"],
+        "version": "0.24.4",
+        "subtype": subtype,
+        "systemPayload": payload,
+    }
+    return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+TITLE = {"customTitle": "Ours", "titleSource": "auto"}
+ARTIFACT = added(5, 4, "session_artifact_event", {"v": 2})
+SHORT_FORMS = {
+    "C05": (LINEAR + added(9, 0xDEAD, "custom_title", TITLE), [9], "Ours"),
+    "C10": (LINEAR + b'{"uuid":"0000000\n' + added(9, 4, "custom_title", TITLE), [1, 2, 3, 4, 9], "Ours"),
+    "C12": (LINEAR.rstrip(b"\n") + added(9, 4, "custom_title", TITLE), [1, 2, 3, 4, 9], "Ours"),
+    "C13b": (LINEAR + ARTIFACT + added(9, 4, "custom_title", TITLE), [1, 2, 3, 4, 9], "Ours"),
+    "C19": (LINEAR + added(9, 4, "something_new", {}), [1, 2, 3, 4, 9], None),
+    "T05": (LINEAR + added(9, 4, "custom_title", {**TITLE, "titleSource": "robot"}), [1, 2, 3, 4, 9], "Ours"),
+    "T13": (
+        REWOUND.replace(b'{"uuid":"00000006', added(5, 4, "custom_title", TITLE) + b'{"uuid":"00000006'),
+        [1, 2, 6, 7, 8],
+        "Ours",
+    ),
+}
+"""Vectors that the contract gives in its section 9 only: file, chain, title."""
+
+
+@pytest.mark.parametrize("name", SHORT_FORMS)
+def test_the_vectors_that_stand_in_the_contract_only(name: str) -> None:
+    """The same chain, the same leaf, the same title."""
+    data, chain, title = SHORT_FORMS[name]
+    lines = list(split_lines(data))
+    assert [number(uuid) for uuid in chain_uuids(lines)] == chain
+    state = analyse(lines)
+    assert number(state.leaf or "") == chain[-1]
+    found = read_title(data, data, len(data))
+    assert (found.title if found else None) == title
+    assert (found.source if found else None) == (None if name in {"C19", "T05"} else "auto")
