@@ -399,3 +399,17 @@ def test_hostile_text_takes_bounded_time(piece: str) -> None:
     extract_title([user(piece * 200_000)] * 3)
     extract_recap_text([user("fix the login of the app"), assistant(piece * 200_000)])
     assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("生成一份周报 whats the difference between a mutex and a semaphore in this code base of ours", 9),
+        ("so the save button nothing happens in safari but chrome works fine 修好", 9),
+        ("fix the login " + "a" * 300 + " of the settings page", 9),
+    ],
+)
+def test_mixed_and_endless_words_keep_the_bounds(text: str, words: int) -> None:
+    """Two languages in one clause, and a word that is none."""
+    title = extract_title([user(text)])
+    assert title is None or (len(title.split()) <= words and len(title) <= 120)

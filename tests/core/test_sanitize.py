@@ -145,6 +145,8 @@ REFUSED = [
     "<script>alert(1)</script>Fix login",
     "<img src=x onerror=alert(1)> Fix login",
     "<details open ontoggle=alert(1)> Fix login",
+    'Fix <scr"ipt> login',
+    "Fix <scr`ipt> login",
     "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>",
     "Fix lo\ufffdgin",
     "word " * 2000,
@@ -396,7 +398,21 @@ HOSTILE = st.lists(
             ["Title:", "标题：", "Sure! ", "Here is a title: ", "<b>", "</b>", "**", "\ud83d", "\ude80", "👩\u200d💻"]
         ),
         st.sampled_from(
-            ["\u202e", "\u200d", "\ufe0f", "\u2028", "Fix", "login", "修复登录", "https://", "->", "1. ", "<recap>"]
+            [
+                "<scr",
+                "ipt>",
+                "\u202e",
+                "\u200d",
+                "\ufe0f",
+                "\u2028",
+                "Fix",
+                "login",
+                "修复登录",
+                "https://",
+                "->",
+                "1. ",
+                "<recap>",
+            ]
         ),
     ),
     max_size=14,

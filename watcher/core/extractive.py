@@ -34,6 +34,9 @@ from watcher.core.text import Mask, unmasked
 MAX_WORDS = 7
 MIN_WORDS = 3
 MAX_CJK = 24
+MAX_MIXED_WORDS = 9
+MAX_WORD_CHARACTERS = 60
+"""A longer word is no word: a key, a hash, something encoded."""
 CJK_PER_WORD = 2
 """What a Latin word among Chinese or Japanese characters counts."""
 MAX_NEXT_WORDS = 20
@@ -151,6 +154,8 @@ def _accepted(title: str) -> str | None:
     """`title` in its final form when it is fit to be one."""
     title = sanitize_title(title, ()) or ""
     cjk = cjk_length(title)
+    if any(len(word) > MAX_WORD_CHARACTERS for word in title.split()):
+        return None
     if is_cjk(title):
         return title if cjk <= MAX_CJK and _cjk_units(title) >= SHORT_CJK else None
     return title if len(title.split()) >= FEWEST_WORDS and not openers.TRIVIAL.fullmatch(title) else None
@@ -187,7 +192,9 @@ def _cut(clause: str) -> str:
     """`clause` at title length, cut where a phrase ends; empty when it cannot be cut without cutting a word."""
     clause = " ".join(clause.split())
     if is_cjk(clause):
-        return _cut_cjk(clause)
+        clause = _cut_cjk(clause)
+        if not clause or is_cjk(clause):
+            return clause
     return _sentence_case(_cut_words(clause.split()))
 
 
@@ -245,7 +252,7 @@ def _cut_cjk(clause: str) -> str:
 
 
 def _fits(text: str) -> bool:
-    return _cjk_units(text) <= MAX_CJK
+    return _cjk_units(text) <= MAX_CJK and len(text.split()) <= MAX_MIXED_WORDS
 
 
 def _cjk_units(text: str) -> int:

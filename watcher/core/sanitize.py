@@ -83,11 +83,11 @@ def sanitize_title(raw: str, examples: Sequence[str], masked: Sequence[str] = ()
     secrets that masking took out of the prompt.
     """
     said = answers.without_thinking(clean_lines(raw))
-    if answers.has_active_markup(said) or answers.leaks(said, masked) or phrases.TOOL_CALL.search(said):
+    if _is_unfit(said, masked):
         return None
     refused = {_bare(example) for example in (*examples, *NATIVE_EXAMPLES)}
     title = _fixed_point(_title_once, said)
-    if title is None or _bare(title) in refused or answers.leaks(title, masked):
+    if title is None or _bare(title) in refused or _is_unfit(title, masked):
         return None
     return title
 
@@ -114,10 +114,17 @@ def sanitize_recap(text: str, masked: Sequence[str] = ()) -> str | None:
     secrets.
     """
     said = answers.without_thinking(clean_lines(text))
-    if answers.has_active_markup(said) or answers.leaks(said, masked) or phrases.TOOL_CALL.search(said):
+    if _is_unfit(said, masked):
         return None
     recap = _fixed_point(_recap_once, said)
-    return None if recap is None or answers.leaks(recap, masked) else recap
+    return None if recap is None or _is_unfit(recap, masked) else recap
+
+
+def _is_unfit(text: str, masked: Sequence[str]) -> bool:
+    """Whether all of an answer is refused for something in it. Asked of the cleaned text too: cleaning can join what
+    was apart (`<scr"ipt>`).
+    """
+    return answers.has_active_markup(text) or answers.leaks(text, masked) or phrases.TOOL_CALL.search(text) is not None
 
 
 def _fixed_point(clean: Callable[[str], str | None], text: str) -> str | None:
