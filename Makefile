@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Tests mostly wait for processes that they started: more of them at a time than there are cores. `make BESIDE=` for one.
+BESIDE ?= -n 4 --dist worksteal
 QWEN_VERSIONS := 0.24.4 0.23.0
 
 .PHONY: demo test check lint types unit e2e safety bench soak dist clean fetch
@@ -14,7 +16,7 @@ test: lint types unit e2e
 
 # The fast inner loop: no network once set up.
 check: lint types
-	$(BIN)/pytest -q -m "not e2e and not systemd"
+	$(BIN)/pytest -q $(BESIDE) -m "not e2e and not systemd and not slow"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -24,7 +26,8 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/pytest -m "not e2e"
+	$(BIN)/pytest $(BESIDE) -m "not e2e and not systemd"
+	$(BIN)/pytest -m systemd
 
 e2e: $(READY) fetch
 	$(BIN)/pytest -m e2e

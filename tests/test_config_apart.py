@@ -77,6 +77,7 @@ def test_the_errors_are_the_same(tmp_path: Path, environ: dict[str, str]) -> Non
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.sampled_from(sorted(EXAMPLES)), min_size=1, max_size=3))
+@pytest.mark.slow
 def test_any_environment_gives_the_same(environ: dict[str, str], keys: set[str]) -> None:
     """Variables, right and wrong ones."""
     here, apart = both(environ | {env_variable(key): EXAMPLES[key] for key in keys})

@@ -379,6 +379,7 @@ def running_watcher(home: Home, **environ: str) -> Iterator[subprocess.Popen[byt
         process.communicate(timeout=30)
 
 
+@pytest.mark.slow
 def test_the_running_instance(home: Home) -> None:
     """None is a warning; one of this version passes; another version, and a second watcher, are named."""
     assert home.check("instance").detail == "no watcher is running"
@@ -466,6 +467,7 @@ def doctor(environ: Mapping[str, str], *options: str) -> subprocess.CompletedPro
     return subprocess.run(command, env=dict(environ), capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.slow
 def test_the_command_shows_every_check(home: Home) -> None:
     """JSON on stdout with the documented keys and order; exit code 1 exactly when something fails."""
     done = doctor(home.environ, "--json")

@@ -67,6 +67,8 @@ def masks(pid: int) -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="from outside only Linux shows which signals are taken")
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_a_service_can_be_reloaded_and_stopped_while_it_starts(home: FakeHome, env: dict[str, str]) -> None:
     """From the first line of ours on: SIGHUP does not end it, SIGINT ends it well, and neither shows a traceback."""
     home.session()
@@ -86,6 +88,8 @@ def test_a_service_can_be_reloaded_and_stopped_while_it_starts(home: FakeHome, e
         assert process.returncode == 0, f"moment {moment}\n{errors}"
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "command",
     [

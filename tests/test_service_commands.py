@@ -146,6 +146,7 @@ def test_a_key_is_stored_only_when_wanted_and_when_it_is_not_there_yet() -> None
     assert keys_to_store(["A"], {"A": "1"}, environ, yes=True) == []
 
 
+@pytest.mark.slow
 def test_where_no_manager_answers(environ: dict[str, str]) -> None:
     """One line with the command to use instead, exit code 1, and no file made; status and uninstall still answer."""
     done = call(environ, "install", "--model", "extractive", "--enable-recaps")
@@ -157,6 +158,7 @@ def test_where_no_manager_answers(environ: dict[str, str]) -> None:
     assert call(environ, "uninstall").stdout == "nothing was installed\n"
 
 
+@pytest.mark.slow
 def test_wrong_usage_is_exit_2_before_anything_is_looked_for(environ: dict[str, str]) -> None:
     """Also where no manager answers, the mistake in the options is told first."""
     assert call(environ, "install", "--model", "m").returncode == 2

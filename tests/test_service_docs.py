@@ -43,6 +43,7 @@ def help_of(*command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_every_command_and_option_exists(name: str) -> None:
     """Each documented `qwen-watcher …` has a help, and each of its options stands in it."""

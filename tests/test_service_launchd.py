@@ -146,6 +146,7 @@ def test_without_launchd_it_says_so_at_once(mac: Mac) -> None:
         mac.service().check_available()
 
 
+@pytest.mark.slow
 def test_a_second_install_changes_no_file_and_restarts(mac: Mac) -> None:
     """Installing again leaves the files as they are and starts the service anew, after the old one has ended."""
     mac.service().install(REQUEST)
@@ -189,6 +190,7 @@ def test_a_service_that_does_not_start_leaves_nothing(mac: Mac) -> None:
     assert mac.calls()[-1] == "bootout gui/501/qwen-session-watcher"
 
 
+@pytest.mark.slow
 def test_a_failed_repair_puts_the_old_agent_back(mac: Mac) -> None:
     """When a second install fails, the plist of the first is back and loaded."""
     mac.service().install(REQUEST)

@@ -129,6 +129,7 @@ def test_no_recap_has_a_reason(home: House, server: ChatServer) -> None:
         assert answer.status == 200
 
 
+@pytest.mark.slow
 def test_two_triggers_and_a_command_in_the_same_instant_cost_one_call(home: House, server: ChatServer) -> None:
     """The away recap, the local API and a command in another process: one request, one text (report C14)."""
     home.configure(server.base_url, RECAPS_SOON)
@@ -219,6 +220,7 @@ def test_what_a_killed_service_left_is_replaced(home: House) -> None:
         assert home.ask("/capabilities").status == 200
 
 
+@pytest.mark.slow
 def test_a_second_instance_leaves_the_socket_of_the_first(home: House) -> None:
     """It ends before it comes that far; a dry run beside the service opens none."""
     with home.watching():

@@ -293,6 +293,7 @@ def test_a_title_given_meanwhile_wins(home: Home) -> None:
         assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 def test_three_hundred_sessions_interrupted_twice(home: Home) -> None:
     """No session is titled twice, none is asked for twice but those whose call was cut off, and the picker's order is
     the same.

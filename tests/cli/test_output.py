@@ -64,6 +64,7 @@ def test_ages(age: float, words: str) -> None:
     assert ago(1000.0, 1000.0 + age) == words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 200])
 def test_tables_and_texts_fit_the_terminal(home: Home, columns: int) -> None:
     """At 80 and at 200 columns no command writes a line that the terminal has to wrap."""

@@ -52,6 +52,7 @@ class Forgetful(Week):
         super().look(session)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_oracle_catches_a_watcher_that_forgets(seed: int) -> None:
     """What the simulation says is worth something."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.watching import command, watcher_env
 
 
+@pytest.mark.slow
 def test_the_demo_shows_title_and_recap(tmp_path: Path) -> None:
     """Exit 0, the title and the recap on the screen, nothing left behind."""
     env = watcher_env(tmp_path / "home", tmp_path / "state") | {"TMPDIR": str(tmp_path / "tmp")}

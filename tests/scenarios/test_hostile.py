@@ -130,6 +130,7 @@ def test_a_pause_after_the_state_was_deleted_holds(home: FakeHome, server: ChatS
     assert server.requests() == []
 
 
+@pytest.mark.slow
 def test_a_working_directory_that_cannot_exist_harms_no_other_session(home: FakeHome, env: dict[str, str]) -> None:
     """A record may hold a NUL or half a character where a path should stand."""
     with Watching(env) as watching:
@@ -158,6 +159,7 @@ def test_a_damaged_session_is_named_once(home: FakeHome, server: ChatServer, env
     assert len(server.requests()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["/x\\u0000y", "/x\\ud800y"])
 def test_a_runtime_directory_that_cannot_exist_is_left_out(
     home: FakeHome, server: ChatServer, env: dict[str, str], name: str

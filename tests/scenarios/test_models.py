@@ -90,6 +90,7 @@ def wants_key(key: str, status_code: int = 401) -> Callable[[ChatRequest], Reply
     return respond
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status_code", [401, 402, 403])
 def test_a_refused_key_is_used_once_and_said_once(home: FakeHome, server: ChatServer, status_code: int) -> None:
     """One request, one warning, `status` and `doctor` tell; a corrected key is used without a restart, also for the
@@ -132,6 +133,7 @@ def considered(watching: Watching, session: Transcript) -> bool:
 
 
 @pytest.mark.parametrize("as_date", [False, True], ids=["seconds", "date"])
+@pytest.mark.slow
 def test_nobody_asks_before_the_time_that_a_busy_server_names(
     home: FakeHome, server: ChatServer, env: dict[str, str], as_date: bool
 ) -> None:
@@ -163,6 +165,7 @@ def busy_once(pause: int, *, as_date: bool) -> Callable[[ChatRequest], Reply | N
     return respond
 
 
+@pytest.mark.slow
 def test_an_outage_brings_no_storm(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """Twenty sessions wait while nobody answers: hardly a request, and afterwards one for each that was not asked."""
     server.respond = lambda _: Reply(drop=True)
@@ -181,6 +184,7 @@ def test_an_outage_brings_no_storm(home: FakeHome, server: ChatServer, env: dict
     assert all(title_records(session.path) == [(TITLE, "auto")] for session in sessions)
 
 
+@pytest.mark.slow
 def test_the_budget_of_the_day(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """Two calls a day: the third session is told so, waits for midnight, across a restart, and then gets its title."""
     env = env | {"QWEN_WATCHER_BUDGET__CALLS_PER_DAY": "2"}
@@ -208,6 +212,7 @@ def let_a_day_pass(home: FakeHome) -> None:
     assert changed == 1
 
 
+@pytest.mark.slow
 def test_sessions_that_meet_at_the_last_call_lose_nothing(
     home: FakeHome, server: ChatServer, env: dict[str, str]
 ) -> None:
@@ -237,6 +242,7 @@ def test_what_failed_answers_cost_is_counted(home: FakeHome, server: ChatServer,
     assert tokens["out"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_restarts_cost_nothing(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """200 sessions, half of them with answers that are no titles; killed in the midst, then ended and killed ten times

@@ -76,6 +76,7 @@ def repeated(request: ChatRequest) -> str:
 
 
 @pytest.mark.parametrize("careless", [False, True], ids=["good model", "careless model"])
+@pytest.mark.slow
 def test_no_secret_leaves_or_stays(home: FakeHome, server: ChatServer, env: dict[str, str], careless: bool) -> None:
     """Requests hold placeholders; titles, recaps, the state directory and the log hold none of the secrets, also with a
     model that repeats what it reads.
@@ -115,6 +116,7 @@ def test_no_secret_leaves_or_stays(home: FakeHome, server: ChatServer, env: dict
             assert leaks_in(path.read_bytes()) == [], path
 
 
+@pytest.mark.slow
 def test_a_model_that_knows_the_secret_cannot_place_it(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """A title or recap with a value that was masked is refused, whole or as a part of something else."""
     session = secretive(home, "secret")
@@ -128,6 +130,7 @@ def test_a_model_that_knows_the_secret_cannot_place_it(home: FakeHome, server: C
     assert title_records(session.path) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["title", "recap"])
 def test_the_extractive_model_keeps_secrets_out_as_well(home: FakeHome, env: dict[str, str], kind: str) -> None:
     """A title is shown in the picker: what is cut from the user's own words is masked first."""
@@ -167,6 +170,7 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
+@pytest.mark.slow
 def test_nobody_else_can_read_what_is_kept(home: FakeHome, env: dict[str, str], tmp_path: Path) -> None:
     """Without any umask: directories of ours are 0700, files and the socket 0600, and the session keeps its mode."""
     runtime = tmp_path / "run"
@@ -255,6 +259,7 @@ ATTACKS = (
 )
 
 
+@pytest.mark.slow
 def test_a_conversation_cannot_make_the_title_anything_but_a_title(
     home: FakeHome, server: ChatServer, env: dict[str, str]
 ) -> None:
@@ -322,6 +327,7 @@ def assert_fenced(request: ChatRequest) -> None:
     assert f"<{opened[1]}>" in request.system
 
 
+@pytest.mark.slow
 def test_a_recap_is_plain_as_well(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """The same attacks on `recap`: a plain line on the terminal, or a refusal with its reason."""
     session = home.session(turns=3)

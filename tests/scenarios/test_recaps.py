@@ -115,6 +115,7 @@ def sessions_answered_with(home: FakeHome, server: ChatServer, answers: Mapping[
     return made
 
 
+@pytest.mark.slow
 def test_a_badly_wrapped_answer_is_cleaned(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """What stands in the file is one plain line of two sentences."""
     with Watching(env) as watching:
@@ -126,6 +127,7 @@ def test_a_badly_wrapped_answer_is_cleaned(home: FakeHome, server: ChatServer, e
     assert [line for line in watching.log() if line["level"] not in ("debug", "info")] == []
 
 
+@pytest.mark.slow
 def test_an_unusable_answer_is_one_warning_and_no_second_call_before_new_prompts(
     home: FakeHome, server: ChatServer, env: dict[str, str]
 ) -> None:
@@ -153,6 +155,7 @@ def test_an_unusable_answer_is_one_warning_and_no_second_call_before_new_prompts
     assert "ticket" not in watching.dump()
 
 
+@pytest.mark.slow
 def test_a_failing_model_is_named_with_host_and_status(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """HTTP 500: one warning, no record, no retry."""
     server.script(Reply(status=500, text="no"), kind=Kind.RECAP)
@@ -180,6 +183,7 @@ def settings_with_main_model(home: FakeHome, server: ChatServer, **more: object)
     (home.config_dir / "settings.json").write_text(json.dumps(settings | more))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "model"), [({}, "main-model"), ({"fastModel": "fast-model"}, "fast-model")], ids=["main", "fast"]
 )
@@ -223,6 +227,7 @@ def test_the_extractive_model_needs_nobody(home: FakeHome, server: ChatServer) -
 # -- when it is on, and what comes of it -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shown", [True, False])
 def test_auto_follows_qwen_codes_own_setting_and_threshold(home: FakeHome, server: ChatServer, shown: bool) -> None:
     """Nothing is configured here: `general.showSessionRecap` turns recaps on, with its own idea of away."""
@@ -241,6 +246,7 @@ def test_auto_follows_qwen_codes_own_setting_and_threshold(home: FakeHome, serve
     assert len(server.requests(Kind.RECAP)) == shown
 
 
+@pytest.mark.slow
 def test_an_absence_that_the_watcher_missed_has_its_recap_after_the_start(
     home: FakeHome, server: ChatServer, env: dict[str, str]
 ) -> None:
@@ -254,6 +260,7 @@ def test_an_absence_that_the_watcher_missed_has_its_recap_after_the_start(
     assert len(server.requests()) == 1
 
 
+@pytest.mark.slow
 def test_a_session_from_before_the_first_start_waits_until_it_moves(
     home: FakeHome, server: ChatServer, env: dict[str, str]
 ) -> None:
@@ -271,6 +278,7 @@ def test_a_session_from_before_the_first_start_waits_until_it_moves(
     assert len(server.requests()) == 1
 
 
+@pytest.mark.slow
 def test_the_hook_gets_the_recap_and_a_second_delivery_tells_nobody(
     home: FakeHome, server: ChatServer, tmp_path: Path
 ) -> None:
@@ -315,6 +323,7 @@ def owned_session(home: FakeHome, pid: int, kind: str = "tui") -> Transcript:
     return session
 
 
+@pytest.mark.slow
 def test_the_end_of_an_owner_that_a_restarted_watcher_never_saw_come_is_noticed(
     home: FakeHome, server: ChatServer, env: dict[str, str]
 ) -> None:
@@ -362,6 +371,7 @@ def test_a_failed_call_does_not_forget_the_recap_before_it(
     assert len(server.requests()) == 3
 
 
+@pytest.mark.slow
 def test_the_terminal_of_an_editors_agent_is_no_sign_of_life(
     home: FakeHome, server: ChatServer, env: dict[str, str]
 ) -> None:
@@ -404,6 +414,7 @@ def wait_asleep(watching: Watching, seconds: float = 1.5) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="counts wake-ups in /proc")
+@pytest.mark.slow
 def test_with_recaps_off_an_absence_costs_no_call_no_wakeup_and_no_write(home: FakeHome, server: ChatServer) -> None:
     """The session is titled, its user presses keys and goes away: from then on nothing happens at all."""
     env = recap_env(home, server, {"recap.enabled": False, "title.enabled": True})

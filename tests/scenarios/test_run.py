@@ -89,6 +89,7 @@ def test_a_session_that_grows_while_we_are_down_is_titled_later(home: FakeHome, 
         wait_titled(new, watching)
 
 
+@pytest.mark.slow
 def test_a_restart_never_titles_twice(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """Ten restarts, five of them hard: one call a session, no byte more, no other mtime."""
     sessions = []
@@ -376,6 +377,7 @@ def test_the_users_fast_model_from_settings_and_dotenv(home: FakeHome, server: C
     assert request.headers["authorization"] == "Bearer sk-from-dotenv"
 
 
+@pytest.mark.slow
 def test_commands_beside_a_running_watcher(home: FakeHome, env: dict[str, str]) -> None:
     """`status`, `sessions` and `tail` in their JSON shapes (design 4)."""
     with Watching(env) as watching:
@@ -396,6 +398,7 @@ def test_commands_beside_a_running_watcher(home: FakeHome, env: dict[str, str]) 
     assert '"running": false' in after.stdout
 
 
+@pytest.mark.slow
 def test_a_pause_ends_by_itself(home: FakeHome, server: ChatServer, env: dict[str, str]) -> None:
     """What waited goes on at the end of the span, long before the next look at everything; a shorter pause counts."""
     with Watching(env) as watching:

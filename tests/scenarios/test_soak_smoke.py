@@ -11,6 +11,7 @@ from bench.soak import Soak
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="it is measured through /proc")
+@pytest.mark.slow
 def test_sessions_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
     """Created, grown, renamed, archived and deleted, with a model that fails and reloads in between: all that was open
     for them is closed again, and nothing of what is gone is remembered. Memory is a matter for the long run.

@@ -72,6 +72,7 @@ def test_an_answer_comes_through() -> None:
     assert desk.budget.taken == 1
 
 
+@pytest.mark.slow
 def test_refusals_and_faults_are_the_same_as_here() -> None:
     """A refused key, a server that is not there, one that speaks no HTTP."""
     for script in (always(error("no", 401)), always(Response(body=b"x" * 100_000)), always(Response(200, b"{"))):
@@ -146,6 +147,7 @@ def test_the_key_stands_in_no_command_line_or_environment() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.slow
 def test_it_ends_with_the_watcher() -> None:
     """Even with one that was killed: nothing of ours goes on alone."""
     program = (

@@ -117,6 +117,7 @@ def test_no_extra_request_is_begun_too_late() -> None:
         assert len(server.requests) == 2
 
 
+@pytest.mark.slow
 def test_a_late_extra_request_gets_only_the_time_that_is_left() -> None:
     """More than half of the time is gone after two requests."""
     answers = [slow_error(0.8), slow_error(0.8), Response(hold=True)]
