@@ -34,7 +34,7 @@ e2e: $(READY) fetch
 
 # The real Qwen Code and its Node.js, from the npm registry into an ignored folder.
 fetch: $(READY)
-	$(BIN)/python -m tests.support.qwen_code $(QWEN_VERSIONS)
+	$(BIN)/python -m tests.support.qwen_install $(QWEN_VERSIONS)
 
 safety: $(READY)
 	$(BIN)/python -m tests.safety

@@ -1,27 +1,49 @@
-"""The real Qwen Code CLI for tests: fetched once, run in throw-away homes, used like a person uses it."""
+"""The real Qwen Code CLI for tests: run in throw-away homes, used like a person uses it."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import re
-import shutil
 import subprocess
-import sys
 import time
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.support.chat_server import ChatServer
+from tests.support.qwen_files import (
+    append_recap,
+    append_record,
+    append_title,
+    broken_lines,
+    from_prompt,
+    recap_texts,
+    record_text,
+    records,
+    title_records,
+    turn_ended,
+    turns,
+)
+from tests.support.qwen_install import CACHE, LATEST, REPOSITORY, VERSIONS, InstallError, QwenCode, install
+from tests.support.qwen_screen import (
+    LOADING,
+    PickerEntry,
+    has_selection,
+    input_box,
+    is_idle,
+    is_ready,
+    letters,
+    offers,
+    picker_entries,
+    same_or_tail,
+    selected_row,
+    suggests,
+    typed,
+)
 from tests.support.terminal import (
     DEADLINE_SECONDS,
-    Cell,
     ProcessTree,
     Terminal,
     WaitTimeoutError,
@@ -29,96 +51,8 @@ from tests.support.terminal import (
     wait_until,
 )
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-CACHE = REPOSITORY / ".cache"
-"""Where the CLI and its runtime are kept between test runs; ignored by git."""
-
-NODE_VERSION = "22.23.3"
-"""The JavaScript runtime; Qwen Code wants at least 22, which many systems do not have."""
-
-LATEST = "0.24.4"
-VERSIONS = (LATEST, "0.23.0")
-"""The versions that the end-to-end tests use. 0.21.2 and 0.15.10 work as well."""
-
-_COMPLETE = ".complete"
 _ENTER_SECONDS = 10.0
 """After so long an Enter has done what it does, on a slow machine too."""
-
-
-class InstallError(RuntimeError):
-    """npm could not fetch a package; the message holds what npm said."""
-
-
-@dataclass(frozen=True)
-class QwenCode:
-    """An installed Qwen Code: its version, its runtime and its entry script."""
-
-    version: str
-    node: Path
-    entry: Path
-
-    @property
-    def says_session(self) -> bool:
-        """Whether an interactive process leaves a file that names its session (since 0.21)."""
-        return tuple(map(int, self.version.split(".")[:2])) >= (0, 21)
-
-    def argv(self, *args: str) -> list[str]:
-        """The command line that starts it."""
-        return [str(self.node), str(self.entry), *args]
-
-
-def install(version: str) -> QwenCode:
-    """Qwen Code `version`, fetched with npm unless that was done before. Raises `InstallError`."""
-    node = _fetch(CACHE / "node" / NODE_VERSION, "node", NODE_VERSION, Path("node_modules/node/bin/node"))
-    entry = _fetch(
-        CACHE / "qwen-code" / version,
-        "@qwen-code/qwen-code",
-        version,
-        Path("node_modules/@qwen-code/qwen-code/package.json"),
-    )
-    bin_entry = json.loads(entry.read_text())["bin"]["qwen"]
-    return QwenCode(version, node, entry.parent / bin_entry)
-
-
-def _fetch(folder: Path, package: str, version: str, wanted: Path) -> Path:
-    """The file `wanted` of the npm package in `folder`, installed first if need be; others may do the same."""
-    if not (folder / _COMPLETE).exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with _lock(folder.with_name(folder.name + ".lock")):
-            if not (folder / _COMPLETE).exists():
-                _npm_install(folder, package, version, wanted)
-    return folder / wanted
-
-
-def _npm_install(folder: Path, package: str, version: str, wanted: Path) -> None:
-    if folder.exists():  # a run that was interrupted
-        shutil.rmtree(folder)
-    folder.mkdir()
-    print(f"fetching {package} {version} ...", file=sys.stderr, flush=True)
-    options = ["--no-package-lock", "--no-save", "--no-audit", "--no-fund", "--no-update-notifier"]
-    command = ["npm", "install", "--prefix", str(folder), *options, f"{package}@{version}"]
-    try:
-        result = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
-    except FileNotFoundError:
-        raise InstallError("npm is not installed; it is needed to fetch Qwen Code for the end-to-end tests") from None
-    if result.returncode or not (folder / wanted).exists():
-        shutil.rmtree(folder)
-        raise InstallError(
-            f"npm could not install {package}@{version} (exit status {result.returncode}):\n"
-            f"{result.stdout}{result.stderr}"
-        )
-    (folder / _COMPLETE).touch()
-    print(f"fetched {package} {version}", file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock on the file, which is made if need be, while the block runs."""
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 # -- a throw-away home ---------------------------------------------------------------------------------------
@@ -270,119 +204,7 @@ def _objects(paths: Iterable[Path]) -> list[dict[str, Any]]:
     return found
 
 
-# -- session files -------------------------------------------------------------------------------------------
-
-
-def records(session: Path) -> list[dict[str, Any]]:
-    """The records of a session file, none if it was not made yet; without `broken_lines`."""
-    return [record for line in _lines(session) if (record := _parsed(line)) is not None]
-
-
-def broken_lines(session: Path) -> list[bytes]:
-    """The lines of a session file that hold no JSON object."""
-    return [line for line in _lines(session) if _parsed(line) is None]
-
-
-def _lines(session: Path) -> list[bytes]:
-    """The whole lines that are not blank; what stands behind the last newline may still be in the writing."""
-    try:
-        data = session.read_bytes()
-    except FileNotFoundError:
-        return []
-    return [line for line in data.split(b"\n")[:-1] if line.strip()]
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def title_records(session: Path) -> list[tuple[str, str | None]]:
-    """Every title record in file order: the title, and its source (None if it has none)."""
-    payloads = [each["systemPayload"] for each in records(session) if each.get("subtype") == "custom_title"]
-    return [(payload["customTitle"], payload.get("titleSource")) for payload in payloads]
-
-
-def recap_texts(session: Path) -> list[str]:
-    """The texts of all away recaps in file order."""
-    results = [each["systemPayload"] for each in records(session) if each.get("subtype") == "slash_command"]
-    items = [item for result in results for item in result.get("outputHistoryItems", ())]
-    return [item["text"] for item in items if item["type"] == "away_recap"]
-
-
-def record_text(record: Mapping[str, Any]) -> str:
-    """The visible text of a user or assistant record, without thoughts."""
-    parts = record.get("message", {}).get("parts", ())
-    return "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
-
-
-def turns(session: Path) -> list[tuple[str, str]]:
-    """What was said, in file order: ("user", text) and ("assistant", text); records without text are left out."""
-    said = [each for each in records(session) if each["type"] in ("user", "assistant") and not each.get("subtype")]
-    return [(each["type"], text) for each in said if (text := record_text(each).strip())]
-
-
-def append_record(session: Path, subtype: str, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Appends a system record to the end of a session's chain, without any precaution; returns the record."""
-    last = records(session)[-1]
-    record = {
-        "uuid": str(uuid.uuid4()),
-        "parentUuid": last["uuid"],
-        "sessionId": last["sessionId"],
-        "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
-        "type": "system",
-        "provenance": "system",
-        "cwd": last["cwd"],
-        "version": last["version"],
-        "subtype": subtype,
-        "systemPayload": payload,
-    }
-    line = json.dumps(record, ensure_ascii=False, separators=(",", ":")) + "\n"
-    with session.open("ab", buffering=0) as file:
-        file.write(line.encode())
-    return record
-
-
-def append_title(session: Path, title: str, source: str | None = "auto") -> dict[str, Any]:
-    """Appends a title record, as another program would; returns it."""
-    payload = {"customTitle": title} | ({"titleSource": source} if source else {})
-    return append_record(session, "custom_title", payload)
-
-
-def append_recap(session: Path, text: str) -> dict[str, Any]:
-    """Appends a recap record, as another program would; returns it."""
-    items = [{"type": "away_recap", "text": text}]
-    return append_record(
-        session, "slash_command", {"phase": "result", "rawCommand": "/recap", "outputHistoryItems": items}
-    )
-
-
-def turn_ended(turn: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether these records, from a prompt on, are a finished turn: the last answer calls no tool."""
-    said = [record for record in turn if record["type"] != "system"]
-    if not said or said[-1]["type"] != "assistant":
-        return False
-    return not any("functionCall" in part for part in said[-1].get("message", {}).get("parts", ()))
-
-
 # -- a chat in a terminal ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PickerEntry:
-    """A session in the resume picker: its title or first prompt, whether it is selected, the line below it.
-
-    `dim` says whether the title is drawn as an automatic one; None for the selected entry, whose highlight
-    hides the difference.
-    """
-
-    title: str
-    selected: bool
-    dim: bool | None
-    detail: str
 
 
 class Chat:
@@ -503,19 +325,19 @@ class Chat:
 
     def wait_ready(self, timeout: float = DEADLINE_SECONDS) -> None:
         """Waits until Qwen Code is idle with an empty input box."""
-        self.terminal.wait_for(_is_ready, timeout, "an empty input box")
+        self.terminal.wait_for(is_ready, timeout, "an empty input box")
 
     def wait_idle(self, timeout: float = DEADLINE_SECONDS) -> None:
         """Waits until no turn runs; the input box may hold text."""
-        self.terminal.wait_for(_is_idle, timeout, "the end of the turn")
+        self.terminal.wait_for(is_idle, timeout, "the end of the turn")
 
     def typed(self) -> str:
         """What stands in the input box, without white space; empty if nothing does."""
-        return _typed(self.terminal.screen()) or ""
+        return typed(self.terminal.screen()) or ""
 
     def shown_title(self) -> str | None:
         """The session's title as the rule above the input box shows it; None if it shows none."""
-        box = _input_box(self.terminal.screen())
+        box = input_box(self.terminal.screen())
         return box.title if box else None
 
     def wait_title(self, title: str, timeout: float = DEADLINE_SECONDS) -> None:
@@ -529,7 +351,7 @@ class Chat:
 
     def picker(self) -> list[PickerEntry]:
         """The entries of the resume picker that are visible now, from top to bottom."""
-        return _picker_entries(self.terminal)
+        return picker_entries(self.terminal)
 
     def wait_picker(
         self, condition: Callable[[list[PickerEntry]], object], timeout: float = DEADLINE_SECONDS
@@ -558,7 +380,7 @@ class Chat:
 
     def _wait_typed(self, text: str) -> None:
         wanted = squeeze(text)
-        self.terminal.wait_for(lambda lines: _same_or_tail(_typed(lines) or "", wanted), why=f"the typed text {text!r}")
+        self.terminal.wait_for(lambda lines: same_or_tail(typed(lines) or "", wanted), why=f"the typed text {text!r}")
 
     def _send_typed(self, text: str) -> None:
         """Presses Enter, again when nothing comes of it: a suggestion that shows up late takes an Enter and sends
@@ -570,7 +392,7 @@ class Chat:
             self.terminal.press("enter")
             try:
                 self.terminal.wait_for(
-                    lambda lines: not _same_or_tail(_typed(lines) or "", wanted), _ENTER_SECONDS, "the text sent"
+                    lambda lines: not same_or_tail(typed(lines) or "", wanted), _ENTER_SECONDS, "the text sent"
                 )
             except WaitTimeoutError:
                 if time.monotonic() > deadline or not self.terminal.pids():
@@ -602,13 +424,13 @@ class Chat:
         """Waits for the end of a turn that begins behind that many records; returns its last answer's text."""
 
         def ended() -> list[dict[str, Any]]:
-            turn = _from_prompt(records(self.session)[after_record:])
+            turn = from_prompt(records(self.session)[after_record:])
             return turn if turn_ended(turn) else []
 
         turn = wait_until(ended, "the end of the turn in the session file", timeout, self.terminal.text)
         answer = record_text([each for each in turn if each["type"] == "assistant"][-1]).strip()
-        wanted = _letters(answer)[-40:]
-        self.terminal.wait_for(lambda lines: wanted in _letters("".join(lines)), why=f"the answer {answer!r}")
+        wanted = letters(answer)[-40:]
+        self.terminal.wait_for(lambda lines: wanted in letters("".join(lines)), why=f"the answer {answer!r}")
         self.wait_ready()
         return answer
 
@@ -621,7 +443,7 @@ class Chat:
         """Types a slash command once it is offered: Qwen Code loads them while it can already be typed to."""
         name, space, rest = command.partition(" ")
         self.terminal.send(name)
-        self.terminal.wait_for(lambda lines: _offers(lines, name), why=f"the command {name} below the input box")
+        self.terminal.wait_for(lambda lines: offers(lines, name), why=f"the command {name} below the input box")
         if rest:  # before that, a hint about the arguments may stand behind the name
             self.terminal.send(space + rest)
             self._wait_typed(command)
@@ -630,12 +452,12 @@ class Chat:
     def _accept_suggestion(self, name: str) -> None:
         """Takes the suggestion for an argument, if there is one: an Enter does only that, and sends nothing."""
         self.terminal.wait_for(
-            lambda lines: not _offers(lines, name) and not any(_LOADING in line for line in lines),
+            lambda lines: not offers(lines, name) and not any(LOADING in line for line in lines),
             why="the suggestions for the argument",
         )
-        if _suggests(self.terminal.screen()):
+        if suggests(self.terminal.screen()):
             self.terminal.press("enter")
-            self.terminal.wait_for(lambda lines: not _suggests(lines), why="the suggestion taken")
+            self.terminal.wait_for(lambda lines: not suggests(lines), why="the suggestion taken")
 
     def rename(self, title: str) -> None:
         """`/rename TITLE`: waits until the manual title is in the session file."""
@@ -651,8 +473,8 @@ class Chat:
 
     def select(self, title: str) -> None:
         """Moves the picker's selection to the entry with this title."""
-        entries = self.wait_picker(_has_selection)
-        while entries[row := _selected_row(entries)].title != title:
+        entries = self.wait_picker(has_selection)
+        while entries[row := selected_row(entries)].title != title:
             titles = [entry.title for entry in entries]
             up = title in titles[:row]
             if not up and row == len(entries) - 1:
@@ -662,7 +484,7 @@ class Chat:
 
     def _wait_moved(self, row: int, title: str) -> list[PickerEntry]:
         def moved(shown: list[PickerEntry]) -> bool:
-            return _has_selection(shown) and (_selected_row(shown), shown[_selected_row(shown)].title) != (row, title)
+            return has_selection(shown) and (selected_row(shown), shown[selected_row(shown)].title) != (row, title)
 
         return self.wait_picker(moved)
 
@@ -703,120 +525,25 @@ class Chat:
         self.terminal.kill()
 
 
-@dataclass(frozen=True)
-class _InputBox:
-    """Qwen Code's input box: the lines of text in it, and the session's title in the rule above it."""
-
-    lines: list[str]
-    title: str | None
-
-
-_RULE = re.compile(r"─+(?: (?P<title>.+?) ─+|─{20,})")
-_PROMPT_MARK = re.compile(r"[>*!] ?")
-_PLACEHOLDER = squeeze("Type your message or @path/to/file")
-_ENTRY = re.compile(r" [› ] \S")
-_LOADING = "Loading suggestions"
-_BUSY = ("esc to cancel", "Initializing")
-
-
-def _input_box(lines: list[str]) -> _InputBox | None:
-    """The input box on a screen with these lines: what stands between the last two rules over the whole width."""
-    rules = [(row, match) for row, line in enumerate(lines) if (match := _RULE.fullmatch(line))]
-    if len(rules) < 2:
-        return None
-    (top, rule), (bottom, _) = rules[-2:]
-    return _InputBox(lines[top + 1 : bottom], rule["title"])
-
-
-def _typed(lines: list[str]) -> str | None:
-    """The text in the input box without white space; None without an input box."""
-    box = _input_box(lines)
-    if box is None or not box.lines:
-        return None
-    text = squeeze("".join([_PROMPT_MARK.sub("", box.lines[0]), *box.lines[1:]]))
-    return "" if text == _PLACEHOLDER else text
-
-
-def _below(lines: list[str]) -> list[str]:
-    """The lines below the input box: a footer, or suggestions for what is typed."""
-    rules = [row for row, line in enumerate(lines) if _RULE.fullmatch(line)]
-    return lines[rules[-1] + 1 :] if rules else []
-
-
-def _offers(lines: list[str], command: str) -> bool:
-    """Whether this slash command is suggested below the input box."""
-    suggestion = re.compile(rf"\s*(> )?{re.escape(command[1:])}\b")
-    return any(map(suggestion.match, _below(lines)))
-
-
-def _suggests(lines: list[str]) -> bool:
-    """Whether a suggestion below the input box is selected, so that Enter would take it."""
-    return any(line.startswith("  > ") for line in _below(lines))
-
-
-def _is_idle(lines: list[str]) -> bool:
-    return _input_box(lines) is not None and not any(word in line for line in lines for word in _BUSY)
-
-
-def _is_ready(lines: list[str]) -> bool:
-    return _is_idle(lines) and _typed(lines) == ""
-
-
-def _same_or_tail(shown: str, wanted: str) -> bool:
-    """Whether the input box shows the wanted text: all of it, or the end of one too long for the box."""
-    return shown == wanted or (len(shown) > 300 and wanted.endswith(shown))
-
-
-def _from_prompt(after: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records from the first user prompt on."""
-    prompts = [index for index, each in enumerate(after) if each["type"] == "user" and not each.get("subtype")]
-    return after[prompts[0] :] if prompts else []
-
-
-def _letters(text: str) -> str:
-    """Only the letters and digits: what markdown and a screen leave of a text."""
-    return "".join(filter(str.isalnum, text))
-
-
-def _picker_entries(terminal: Terminal) -> list[PickerEntry]:
-    """The entries between the two inner rules of the picker's frame: blocks of a title and its details."""
-    with terminal.still():
-        lines = [line.strip("│") for line in terminal.screen()]
-        rules = [row for row, line in enumerate(lines) if _RULE.fullmatch(line)]
-        if len(rules) < 2 or not any(line.strip().startswith("Resume Session") for line in lines):
-            return []
-        inside = range(rules[0] + 1, rules[-1])
-        titles = [row for row in inside if _ENTRY.match(lines[row]) and not lines[row - 1].strip("─ ")]
-        return [_picker_entry(terminal.row(row), terminal.row(row + 1)) for row in titles]
-
-
-def _has_selection(entries: list[PickerEntry]) -> bool:
-    return any(entry.selected for entry in entries)
-
-
-def _selected_row(entries: list[PickerEntry]) -> int:
-    return [entry.selected for entry in entries].index(True)
-
-
-def _picker_entry(title: list[Cell], detail: list[Cell]) -> PickerEntry:
-    selected = title[2].text == "›"
-    text = "".join(cell.text for cell in title[4:]).rstrip("│ ")
-    below = "".join(cell.text for cell in detail[4:]).rstrip("│ ")
-    # The theme's colour for secondary text: the details always have it, and an automatic title has it too.
-    return PickerEntry(text, selected, None if selected else title[4].style == detail[4].style, below)
-
-
-def main(versions: Sequence[str]) -> int:
-    """Fetches these versions, by default all that the tests use; says so on stderr. Returns the exit status."""
-    for version in versions or VERSIONS:
-        try:
-            install(version)
-        except InstallError as error:
-            print(error, file=sys.stderr)
-            return 1
-        print(f"Qwen Code {version} is ready", file=sys.stderr)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+__all__ = [
+    "CACHE",
+    "LATEST",
+    "REPOSITORY",
+    "VERSIONS",
+    "Chat",
+    "Home",
+    "InstallError",
+    "PickerEntry",
+    "QwenCode",
+    "append_recap",
+    "append_record",
+    "append_title",
+    "broken_lines",
+    "install",
+    "recap_texts",
+    "record_text",
+    "records",
+    "title_records",
+    "turn_ended",
+    "turns",
+]
