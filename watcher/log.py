@@ -85,7 +85,6 @@ class LogKey(StrEnum):
     STATUS = "status"
     """HTTP status of a failed model call."""
     PATH = "path"
-    SECONDS = "seconds"
 
 
 MASK = "***"

@@ -17,7 +17,6 @@ from watcher.core.dialog import (
     TITLE_WINDOW_UNITS,
     recap_dialog,
     title_dialog,
-    user_text,
 )
 from watcher.core.entries import DialogEntry, Origin
 from watcher.core.generation import Message, Role
@@ -80,12 +79,6 @@ def test_what_nobody_said_is_left_out(origin: Origin) -> None:
     entries = [entry("machine text", origin), *said("fix login", "done"), entry("machine text", origin)]
     assert lines(entries) == "User: fix login\nAssistant: done"
     assert [message.text for message in recap_dialog(entries).messages] == ["fix login", "done"]
-
-
-def test_user_text_is_the_users_alone() -> None:
-    """The language of a conversation is that of its user: no answers, commands or machine text."""
-    entries = [entry("/clear"), *said("fix login", "hecho", "thanks"), entry("listo", Origin.NOTIFICATION)]
-    assert user_text(entries) == "fix login\nthanks"
 
 
 def test_mid_turn_words_of_the_user_stay() -> None:

@@ -16,7 +16,6 @@ from watcher.core.recap_delivery import (
     DeliveryFacts,
     KeptRecap,
     decide_delivery,
-    explain_delivery,
 )
 
 NOW = 1_800_000_000.0
@@ -168,9 +167,3 @@ def test_a_running_turn_and_a_file_that_is_not_still_are_waited_for() -> None:
     decision = delivery(talk(), still_since=NOW - 1.0)
     assert isinstance(decision, WaitUntil)
     assert decision.at == NOW + 1.0
-
-
-def test_every_guard_of_a_delivery_is_shown() -> None:
-    """Also those behind the deciding one."""
-    guards = explain_delivery(facts(talk(), unsafe="a link", leased="a lease"), NOW)
-    assert [guard.name for guard in guards if not guard.ok] == ["unsafe_file", "locked"]

@@ -57,14 +57,6 @@ def test_the_lease_paths_are_the_lock_and_its_claim() -> None:
     assert contract.lease_name("a b/ä!~*'()") == "a%20b%2F%C3%A4!~*'().lock"
 
 
-def test_hand_off_names_belong_to_the_lease() -> None:
-    """Released, stale, sealed and temporary names start with the lease's; another session's never do."""
-    assert contract.is_lease_name("ab-1.lock", "ab-1")
-    assert contract.is_lease_name("ab-1.lock.sealed.x.y", "ab-1")
-    assert not contract.is_lease_name("ab-12.lock", "ab-1")
-    assert not contract.is_lease_name("ab-1.lockx", "ab-1")
-
-
 @pytest.mark.parametrize(
     ("text", "version"),
     [

@@ -46,11 +46,6 @@ def cut(text: str, cells: int) -> str:
     return kept.rstrip() + ELLIPSIS if cells > 0 else ""
 
 
-def pad(text: str, cells: int) -> str:
-    """`text` filled with blanks to `cells` cells."""
-    return text + " " * (cells - width(text))
-
-
 def wrap(text: str, cells: int) -> list[str]:
     """`text` in lines of at most `cells` cells, broken between words, or CJK characters; a longer word is split."""
     lines: list[str] = []

@@ -78,11 +78,6 @@ def spoken(entries: Iterable[DialogEntry]) -> tuple[Message, ...]:
     return tuple(messages)
 
 
-def user_text(entries: Iterable[DialogEntry]) -> str:
-    """What the user said, a message a line, oldest first: for telling the language of a conversation."""
-    return "\n".join(message.text for message in spoken(entries) if message.role is Role.USER)
-
-
 def title_dialog(entries: Iterable[DialogEntry], mask: Mask = unmasked) -> MaskedText:
     """The dialog for a title: `User: …` and `Assistant: …` lines, the last 1000 UTF-16 units of the last 20 entries.
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from watcher.core.decisions import Decision, Guard
+from watcher.core.decisions import Decision
 from watcher.core.generation import Kind
-from watcher.core.guard_rows import Row, decided, guards, skip_row, wait_row
+from watcher.core.guard_rows import Row, decided, skip_row, wait_row
 from watcher.core.owner import NOBODY, Ownership, OwnerSource
 from watcher.core.reasons import Reason
 from watcher.core.recap_policy import running_row, still_row
@@ -50,11 +50,6 @@ class DeliveryFacts:
 def decide_delivery(facts: DeliveryFacts, now: float) -> Decision:
     """Whether to write a kept recap now. `Skip` says that it is delivered, or that the conversation has moved on."""
     return decided(_delivery_rows(facts, now), Kind.RECAP)
-
-
-def explain_delivery(facts: DeliveryFacts, now: float) -> tuple[Guard, ...]:
-    """Every guard of `decide_delivery` in its order, also those behind the deciding one."""
-    return guards(_delivery_rows(facts, now))
 
 
 def _delivery_rows(facts: DeliveryFacts, now: float) -> Iterator[Row]:

@@ -7,7 +7,6 @@ import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -124,12 +123,6 @@ def _version_of(file: Found) -> str:
     finally:
         files.close(fd)
     return reading.state.version
-
-
-@dataclass(frozen=True, slots=True)
-class _Lease:
-    session: str
-    holder: str
 
 
 def _check_leases(base: Path) -> Check | None:

@@ -16,7 +16,6 @@ from watcher.edge.store_rows import (
     index_values,
     signed,
     split_path,
-    text,
     unsigned,
 )
 
@@ -86,12 +85,6 @@ class FileIndex:
         """Drop the rows of these files."""
         self.save_scan((), (), paths)
 
-    def forget_dir(self, directory: str) -> None:
-        """Drop a directory's digest and all its rows."""
-        with self._db.transaction() as db:
-            db.execute("DELETE FROM files WHERE dir = ?", (os.fsencode(directory),))
-            db.execute("DELETE FROM dirs WHERE dir = ?", (os.fsencode(directory),))
-
     def digests(self) -> dict[str, bytes]:
         """Directory → digest, as `save_scan` kept them."""
         return {os.fsdecode(row[0]): row[1] for row in self._db.rows("SELECT dir, digest FROM dirs")}
@@ -110,15 +103,6 @@ class FileIndex:
     def index_rows(self) -> list[IndexRow]:
         """All rows, in no particular order."""
         return self._index("", ())
-
-    def newest_index(self, limit: int, *, interactive_only: bool = True, cwd: str | None = None) -> list[IndexRow]:
-        """At most `limit` rows, newest activity first; of one working directory when `cwd` is given."""
-        where = ["interactive = 1"] if interactive_only else ["1"]
-        parameters: list[Any] = []
-        if cwd is not None:
-            where.append("cwd = ?")
-            parameters.append(text(cwd))
-        return self._index(f"WHERE {' AND '.join(where)} ORDER BY last_activity DESC LIMIT ?", (*parameters, limit))
 
     def index_of_session(self, id_prefix: str) -> list[IndexRow]:
         """Rows whose session id starts so, at most `MAX_MATCHES`."""

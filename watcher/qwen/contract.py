@@ -118,12 +118,6 @@ def lease_paths(runtime_base: str, session_id: str) -> tuple[str, ...]:
     return lease, f"{lease}.claim"
 
 
-def is_lease_name(name: str, session_id: str) -> bool:
-    """Whether a file of the lease directory is of the session's lease: itself, or a hand-off or temporary name (5)."""
-    lease = lease_name(session_id)
-    return name == lease or name.startswith(f"{lease}.")
-
-
 def parse_version(version: str) -> tuple[int, int, int] | None:
     """`"0.24.4"` as `(0, 24, 4)`; what follows a dash or plus is ignored. None where it is no such version (8)."""
     match = _VERSION.fullmatch(version.strip())
