@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import shutil
@@ -562,6 +563,25 @@ def test_two_processes_that_meet_the_same_damage_make_one_new_file(directory: Pa
     assert [child.wait() for child in children] == [0] * 4
     with opened(directory) as store:
         assert store.attempts("s").count == 80
+
+
+def test_nobody_opens_a_database_while_another_process_replaces_it(directory: Path) -> None:
+    """It would take the new one's journal, which stands there by name, for that of the old one, and delete it."""
+    with opened(directory):
+        pass
+    done = threading.Event()
+
+    def open_it() -> None:
+        with opened(directory):
+            done.set()
+
+    opening = threading.Thread(target=open_it)
+    with (directory / "state.db.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        opening.start()
+        assert not done.wait(0.3)
+    assert done.wait(60)
+    opening.join()
 
 
 def test_a_newer_database_is_left_alone(directory: Path) -> None:

@@ -22,6 +22,8 @@ BUSY_SECONDS: Final = 5.0
 """How long a statement waits for another process's transaction before it fails."""
 
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_SUFFIXES: Final = ("-journal", "-wal", "-shm", "")
+"""What belongs to a database, the file itself last: without its side files nobody takes it for a sound one."""
 _REMEDIES: Final = {
     sqlite3.SQLITE_FULL: "free some space on that disk",
     sqlite3.SQLITE_READONLY: "make the directory and its files writable for this user",
@@ -126,13 +128,16 @@ class Database:
 
     def _open(self) -> sqlite3.Connection:
         self._make_directory()
-        try:
-            connection = self._connect()
-        except sqlite3.DatabaseError as error:
-            if _primary(error) not in _DAMAGED:
-                raise
-            self._move_aside(error)
-            connection = self._connect()
+        # Whoever opens a file that another process moves away, or sets up, at that moment would take the journal that
+        # stands beside it by name for its own, roll it back and delete it.
+        with self._setup_lock():
+            try:
+                connection = self._connect()
+            except sqlite3.DatabaseError as error:
+                if _primary(error) not in _DAMAGED:
+                    raise
+                self._move_aside(error)
+                connection = self._connect()
         self._connection = connection
         self._identity = _identity(self.path)
         return connection
@@ -144,8 +149,7 @@ class Database:
             connection.execute("PRAGMA synchronous = NORMAL")
             version = _version(connection)
             if version < len(self._migrations):
-                with self._setup_lock():
-                    self._migrate(connection)
+                self._migrate(connection)
             self._refuse_newer(version)
         except BaseException:
             connection.close()
@@ -193,13 +197,10 @@ class Database:
             ) from error
 
     def _move_aside(self, error: sqlite3.DatabaseError) -> None:
-        with self._setup_lock():
-            if self._is_sound():
-                return  # another process was faster
-            aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
-            for suffix in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.replace(f"{self.path}{suffix}", f"{aside}{suffix}")  # noqa: PTH105 - suffixes, not paths
+        aside = self.path.with_name(f"{self.path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+        for suffix in _SUFFIXES:
+            with contextlib.suppress(FileNotFoundError):
+                os.replace(f"{self.path}{suffix}", f"{aside}{suffix}")  # noqa: PTH105 - suffixes, not paths
         self.warnings.append(
             f"the state database {self.path} was damaged ({error}) and is kept as {aside.name}; a new one was made. "
             "No session data is lost; attempts and daily calls count from zero."
@@ -217,8 +218,15 @@ class Database:
 
     @contextlib.contextmanager
     def _setup_lock(self) -> Iterator[None]:
-        """Only one process at a time makes, migrates or replaces the file."""
-        fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """Only one process at a time opens, makes, migrates or replaces the file.
+
+        Where no lock file can be made, as in a directory that may only be read, a file can only be opened.
+        """
+        try:
+            fd = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError:
+            yield
+            return
         try:
             os.fchmod(fd, 0o600)
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -248,7 +256,9 @@ class Database:
         self.close()
         with contextlib.suppress(OSError, sqlite3.Error):
             if isinstance(error, sqlite3.DatabaseError):
-                self._move_aside(error)
+                with self._setup_lock():
+                    if not self._is_sound():  # else another process was faster
+                        self._move_aside(error)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
