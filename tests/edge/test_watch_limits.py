@@ -34,7 +34,8 @@ def test_other_errors_are_no_limits() -> None:
     """A missing directory is not taken for an exhausted system."""
     assert not is_limit(FileNotFoundError(errno.ENOENT, "gone"))
     assert is_limit(OSError(errno.ENFILE, "full"))
-    assert os.strerror(errno.ENFILE) in explain_limit(OSError(errno.ENFILE, "full"))
+    full = OSError(errno.ENFILE, os.strerror(errno.ENFILE))
+    assert os.strerror(errno.ENFILE) in explain_limit(full)
 
 
 @linux_only
