@@ -136,7 +136,6 @@ class Recorder:
         """Write a title that the user asked for. Earlier wishes are void then; this one is kept when a CLI may write
         over it at its exit.
         """
-        owned = self._ownership(ref).owned
         titled = False
 
         def noting(now: Circumstances) -> Rule:
@@ -152,14 +151,22 @@ class Recorder:
             return outcome, False
         for old in (PendingKind.TITLE, *_BY_USER):
             self._store.drop_pending(ref.session_id, old)
-        # A CLI holds a title (contract 3.2) when there was one; one that started meanwhile may have read the file
-        # before our line, and one that wrote meanwhile may hold anything, and have ended since.
-        held = outcome.foreign or (titled and (owned or self._ownership(ref).owned))
+        # A CLI holds a title (contract 3.2) when there was one that it can have read, or when it wrote meanwhile.
         entry = self._entry_of(ref, outcome.uuid)
-        if not held or entry is None or outcome.overruled:
+        if not (titled or outcome.foreign) or entry is None or outcome.overruled:
             return outcome, False
         self._keep_title(ref, kind, entry)
-        return outcome, True
+        if self._ownership(ref).owned:
+            return outcome, True
+        # Who read the file before our line has ended by now, its last words are in it, and one more look tells all.
+        look = self._appender.look(ref, known)
+        if isinstance(look, SessionFile):
+            for each in self._kept(ref, kind):
+                self._deliver_user_title(ref, each, look.state, known, owned=False)
+        return outcome, bool(self._kept(ref, kind))
+
+    def _kept(self, ref: SessionRef, kind: PendingKind) -> list[Pending]:
+        return [each for each in self._store.pending(ref.session_id) if each.kind is kind]
 
     def recap(
         self, ref: SessionRef, text: str, model: str, basis: RecapBasis, known: Reading | None = None

@@ -51,6 +51,7 @@ class House:
         self.now = NOW
         self.refused = refused
         self.folder = folder
+        self.files = RealFiles()
         self.store: Store
         self.recorder: Recorder
         self.start()
@@ -59,7 +60,7 @@ class House:
         """A process of ours starts."""
         self.store = Store.open(self.folder)
         self.writer = SessionWriter(
-            RealFiles(),
+            self.files,
             StoreIntents(self.store),
             clock=lambda: self.now,
             new_uuid=lambda: str(uuid.uuid4()),
@@ -243,6 +244,45 @@ def test_the_last_words_of_an_owner_are_seen_before_a_wish_is_dropped(house: Hou
     old(house)
     house.recorder.deliver(house.ref, look.state, look.size, OLD, look)
     assert house.shown == ("My name", "manual")
+
+
+class Meanwhile(RealFiles):
+    """The real calls, with something happening once before our write and once behind all of it."""
+
+    def __init__(self, before: Callable[[], object], behind: Callable[[], object]) -> None:
+        self._todo = {"write": before, "behind": behind}
+
+    def write(self, fd: int, data: bytes) -> int:
+        self._todo.pop("write", lambda: None)()
+        return super().write(fd, data)
+
+    def set_times(self, fd: int, atime_ns: int, mtime_ns: int) -> None:
+        super().set_times(fd, atime_ns, mtime_ns)
+        self._todo.pop("behind", lambda: None)()
+
+    def touch_now(self, fd: int) -> None:
+        super().touch_now(fd)
+        self._todo.pop("behind", lambda: None)()
+
+
+@pytest.mark.parametrize("raced", [False, True])
+def test_a_name_outlives_a_cli_that_came_and_went_while_it_was_written(house: House, raced: bool) -> None:
+    """A CLI that held another title, read before our line or given beside it, wrote it behind our line and has ended
+    before anybody could see it live: the name is put last at once, and nothing is kept.
+    """
+    if not raced:
+        house.session.title("Theirs", "manual")
+        old(house)
+    house.files = Meanwhile(
+        lambda: house.session.title("Theirs", "manual") if raced else None,
+        lambda: house.session.title("Theirs", "manual", side=True),
+    )
+    house.restart()
+    outcome, kept = house.recorder.manual_title(house.ref, "My name", house.look())
+    assert isinstance(outcome, Written)
+    assert house.shown == ("My name", "manual")
+    assert not kept
+    assert not house.waiting
 
 
 def test_undo_on_a_live_session_holds_to_the_end(house: House) -> None:

@@ -1,54 +1,41 @@
 """Exhaustive exploration: every history of native writers and ours up to a length, at the level of single system calls.
 
-A native operation may happen before each call of ours that it can influence, or that can influence it; before any other
-call it would make no difference (the two commute), so that place is the same as before the next such call. Equal states
-are merged: a state is the content of the file, the memory of every process and of ours, and how far our procedure has
-come, which the results of its calls determine.
+Equal states are merged: a state is the content of the file, the memory of every process and of ours, and how far our
+procedure has come, which the results of its calls determine. What else need not be tried: `reductions`.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
-from unittest.mock import patch
 
-from tests.safety import invariants, native, reader
+from tests.safety import invariants
 from tests.safety.invariants import Violation
 from tests.safety.memory_files import MemoryFiles
 from tests.safety.operations import Alphabet
+from tests.safety.reductions import (
+    CHANGING,
+    DIED_BESIDE,
+    ENDING_WITH,
+    LOADED_EARLY,
+    blurs,
+    impossible,
+    left_out,
+    noticed,
+)
+from tests.safety.remembering import remembered, seldom_collected, small_windows
+from tests.safety.rows import count_outcome, count_rows, pretty
 from tests.safety.watching import Build, Killed, Procedure
 from tests.safety.world import World
-from watcher.core import policy
-from watcher.core.writing import Declined, Failed, Written
-from watcher.qwen import reading, records, titles
+from watcher.core.writing import Written
 
-NOTICED = frozenset({"owners", "fstat", "read_to_end", "write", "set_times", "touch_now"})
-"""Calls that a process's append, start or end can influence, or be influenced by."""
-NOTICED_PLACE = frozenset({"open_append", "open_read", "lstat", "fstat_reader", "room"})
-"""Further ones, where the file can be moved, linked or the disk fill up."""
-ENDING_WITH = {
-    "owners": frozenset({"start", "acp", "serve", "leave", "kill", "torn", "torn_name"}),
-    "lease": frozenset({"acp", "leave"}),
-    "open_append": frozenset({"archived", "deleted", "replaced", "symlink", "linked"}),
-    "open_read": frozenset({"archived", "deleted", "replaced", "symlink", "linked"}),
-    "lstat": frozenset({"archived", "deleted", "replaced", "symlink", "linked"}),
-    "fstat_reader": frozenset({"archived", "deleted", "replaced", "symlink", "linked"}),
-    "room": frozenset({"full", "space"}),
-}
-"""Calls that only these operations can influence."""
-CHANGING = frozenset({"write", "set_times", "touch_now", "store"})
-"""Calls that change anything: between two of them it makes no difference where we are killed."""
 CALM_ROUNDS = 6
 """After so many looks with nothing happening, our side must have come to rest."""
 
 MAX_WRITES = 8
 """No procedure of ours writes more often: one line and three corrections, twice."""
-
-LOADED_STALE = "somebody loads the session between a line of ours that raced another's and its repair"
 
 Schedule = tuple[tuple[int, str], ...]
 """`(number of the call, what happens before it)`, in order."""
@@ -67,17 +54,6 @@ class Setup:
     kills: int = 0
     watchers: int = 1
     build: Build = field(default_factory=Build)
-
-    @property
-    def noticed(self) -> frozenset[str]:
-        """The calls before which something may happen."""
-        names = self.alphabet.names
-        noticed = NOTICED | ({"lease"} if "acp" in names else set())
-        if names & {"archived", "deleted", "replaced", "symlink", "linked", "full", "short", "space"}:
-            noticed |= NOTICED_PLACE
-        if self.watchers > 1:
-            noticed |= {"try_lock"}
-        return noticed
 
 
 @dataclass(slots=True)
@@ -147,7 +123,7 @@ class Explorer:
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
-        self.noticed = setup.noticed
+        self.noticed = noticed(setup.alphabet.names, setup.watchers)
         self._seen = _Visited(setup.native_operations, setup.our_operations)
         self.inner = _Visited(setup.native_operations, setup.our_operations)
         self._checked: set[int] = set()
@@ -156,7 +132,7 @@ class Explorer:
 
     def run(self) -> Summary:
         """Explore everything. Raises `Violation`, with the history that leads to it."""
-        with remembered_decoding(), small_windows(self.setup.alphabet.window):
+        with seldom_collected(), remembered(), small_windows(self.setup.alphabet.window):
             return self._run()
 
     def _run(self) -> Summary:
@@ -177,9 +153,6 @@ class Explorer:
         if node.natives:
             for operation in self.setup.alphabet.enabled(node.world):
                 world = node.world.copy()
-                if unfinished(world) and left_out_at_rest(world, operation):
-                    self.summary.excluded[LOADED_STALE] += 1
-                    continue
                 self.happen(world, operation)
                 if not unfinished(world):
                     world.settle()
@@ -192,10 +165,25 @@ class Explorer:
                 for name in sorted(possible & (self.setup.ours | {"restart"})):
                     yield from self._procedures(node, watcher, name)
 
-    def happen(self, world: World, operation: str) -> None:
-        """Let it happen, and count it."""
-        self.summary.operations[operation.partition(".")[0]] += 1
+    def happen(self, world: World, operation: str, files: MemoryFiles | None = None, call: str = "") -> None:
+        """Let it happen, before this call of ours where one is under way, and count it."""
+        name, _, process = operation.partition(".")
+        self.summary.operations[name] += 1
+        if name in ("start", "acp", "serve", "unsourced") and world.is_stale:
+            world.early = True
+        if files is None:
+            self.setup.alphabet.apply(world, operation)
+            return
+        blurred = blurs(files, call, operation)
         self.setup.alphabet.apply(world, operation)
+        world.blurred = world.blurred or blurred
+        if name == "half":
+            files.in_flight = int(process)
+            files.complete = lambda process: self._complete(world, process)
+
+    def _complete(self, world: World, process: int) -> None:
+        if world.clis[process].rest:
+            self.setup.alphabet.apply(world, f"rest.{process}")
 
     # -- one procedure of ours, with everything that can happen meanwhile ---------------------------------------------
 
@@ -210,11 +198,9 @@ class Explorer:
             yield _Node(world, natives, node.ours - 1, run.path)
 
     def at_rest(self, world: World, path: tuple[str, ...]) -> None:
-        """Check what must hold whenever our side is at rest, and that it comes to rest."""
-        if unfinished(world):
-            return
-        if not world.torn and not world.data.endswith(b"\n"):
-            raise Violation(f"a torn line of ours was left behind\nafter: {' '.join(path)}")
+        """Check what must hold whenever our side is at rest, and that it comes to rest; where we were killed, or could
+        not finish a write, what must hold after the next start.
+        """
         key = hash(world.key())
         if key in self._checked:
             return
@@ -223,22 +209,47 @@ class Explorer:
         try:
             if world.broken:
                 raise Violation(world.broken)
+            if unfinished(world):
+                self._next_start(world)
+                return
+            if not world.torn and not world.data.endswith(b"\n"):
+                raise Violation("a torn line of ours was left behind")
             if world.place != "replaced":
                 invariants.check_turns(world)
             self._calm(world)
         except Violation as violation:
             raise Violation(f"{violation}\nafter: {' '.join(path)}\n{pretty(world)}") from violation
-        _count_rows(self.summary.rows, world)
+        count_rows(self.summary.rows, world)
 
-    def check(
-        self, procedure: Procedure, before: World, after: World, path: tuple[str, ...], *, with_times: bool
-    ) -> None:
+    def _next_start(self, world: World) -> None:
+        """Started again with nothing else happening, our side finishes what it had begun, unless it must wait."""
+        after = world.copy()
+        for watcher, crashed in enumerate(world.crashed):
+            procedure = Procedure(after, watcher, self.setup.build)
+            procedure.run("restart" if crashed else "deliver")
+            self.summary.lines += invariants.check_lines(world, after)
+        invariants.check_ids(world, after)
+        if after.broken:
+            raise Violation(after.broken)
+        if after.place != "chats" or after.turns() is None or after.room is not None or after.lease:
+            return
+        if world.short:
+            return
+        if any(cli.live and cli.kind != "tui" for cli in after.clis):
+            return
+        if unfinished(after):
+            raise Violation("a write is still open after the next start")
+        invariants.check_turns(after)
+        after.settle()
+        self._calm(after)
+
+    def check(self, procedure: Procedure, before: World, after: World, path: tuple[str, ...]) -> None:
         """Check what one procedure of ours has done."""
         try:
             if after.torn or after.data.endswith(b"\n"):
                 self.summary.lines += invariants.check_lines(before, after)
             invariants.check_ids(before, after)
-            if with_times:
+            if not procedure.files.lease_seen:  # its holder remembers the times, so they are left as they are
                 invariants.check_mtime(after)
             files = procedure.files
             repaired = any(isinstance(each, Written) and each.repairs for each in procedure.outcomes)
@@ -248,7 +259,7 @@ class Explorer:
                 raise Violation("too many writes")
         except Violation as violation:
             raise Violation(f"{violation}\nafter: {' '.join(path)}\n{pretty(after)}") from violation
-        _count_outcome(self.summary.rows, procedure, before, after)
+        count_outcome(self.summary.rows, procedure, before)
 
     def _calm(self, world: World) -> None:
         """With nobody there and nothing happening, our side writes what is due, and then nothing more."""
@@ -266,10 +277,21 @@ class Explorer:
             raise Violation("our side does not come to rest")
         self.summary.lines += invariants.check_lines(world, calm)
         invariants.check_turns(calm)
-        invariants.check_recaps(calm)
-        if not calm.lease and calm.room is None and not any(store.anomalies for store in calm.stores):
+        self._judge(invariants.check_recaps, calm, calm.early, LOADED_EARLY)
+        braked = any(store.anomalies for store in calm.stores)
+        if calm.blurred and braked:
+            self._judge(invariants.check_title, calm, calm.blurred, DIED_BESIDE)
+        if not calm.lease and calm.room is None and not braked:
             invariants.check_title(calm)
             invariants.check_sight(calm, self.setup.alphabet.window)
+
+    def _judge(self, check: Callable[[World], None], world: World, excused: bool, reason: str) -> None:
+        try:
+            check(world)
+        except Violation:
+            if not excused:
+                raise
+            self.summary.excluded[reason] += 1
 
 
 class _Run:
@@ -291,7 +313,7 @@ class _Run:
         self._fresh_from = schedule[-1][0] if schedule else 0
         # What a procedure took in when it began: the file as it was then, and what it will make of it.
         world = node.world
-        begun = (len(world.data), world.mtime, world.wish, world.serial, len(world.stores[watcher].journal))
+        begun = (len(world.data), world.place, world.mtime, world.wish, world.serial, world.stores[watcher])
         self._progress = hash((watcher, name, begun))
         self._mark = self._progress
         self._rounds = 0
@@ -326,8 +348,7 @@ class _Run:
         return world
 
     def _check(self, procedure: Procedure) -> None:
-        acp = any(what.startswith("acp") for _, what in self.happened)
-        self._explorer.check(procedure, self._node.world, self._world, self.path, with_times=not acp)
+        self._explorer.check(procedure, self._node.world, self._world, self.path)
 
     # -- hooks --------------------------------------------------------------------------------------------------------
 
@@ -385,9 +406,9 @@ class _Run:
             return
         kind = ENDING_WITH.get(call)
         for operation in self.setup.alphabet.enabled(world):
-            if impossible(self._procedure.files, call, operation):
+            if impossible(call, operation):
                 continue
-            reason = left_out(world, self._procedure.files, call, operation)
+            reason = left_out(call, operation)
             if reason:
                 self._explorer.summary.excluded[reason] += 1
                 continue
@@ -409,55 +430,15 @@ class _Run:
             _, other, name = what.split(".")
             self._other(int(other), name)
             return
-        self._explorer.happen(self._world, what)
+        self._explorer.happen(self._world, what, self._procedure.files, call)
+        if what.startswith("half"):
+            self._progress = hash((self._progress, what))
 
     def _other(self, watcher: int, name: str) -> None:
         """The other watcher does something meanwhile; our lock keeps it out while we hold it."""
         procedure = Procedure(self._world, watcher, self.setup.build, locked_by_other=self._procedure.files.holds_lock)
         if name in procedure.can:
             procedure.run(name)
-
-
-def left_out(world: World, files: MemoryFiles, call: str, operation: str) -> str:
-    """What cannot be kept apart by anybody: see docs/safety.md, "What is left"."""
-    name = operation.partition(".")[0]
-    raced = files.raced
-    if left_out_at_rest(world, operation):
-        return LOADED_STALE
-    in_window = raced or call not in ("owners", "fstat", "open_append", "open_read")
-    behind_torn = name == "torn_name" or (name == "unsourced" and world.torn)
-    if (in_window and behind_torn) or (raced and name == "torn"):
-        return "a process dies inside its own write between our last look and our reading back"
-    if name == "acp" and call == "write":
-        return "a writer lease is taken between our last look at its path and our write"
-    return ""
-
-
-def left_out_at_rest(world: World, operation: str) -> bool:
-    """Whether this would load the session while a line of ours waits for its repair."""
-    return operation.partition(".")[0] in ("start", "acp", "serve", "unsourced") and world.is_stale
-
-
-def impossible(files: MemoryFiles, call: str, operation: str) -> bool:
-    """The file system lets no append of ours in between the bytes of another."""
-    return operation.startswith("half") and (call not in ("owners", "fstat") or files.writes > 0)
-
-
-@contextmanager
-def remembered_decoding() -> Iterator[None]:
-    """Decoding is pure, and the same lines are read again and again."""
-    with patch.object(reading, "decode", lru_cache(maxsize=200_000)(records.decode)):
-        yield
-
-
-@contextmanager
-def small_windows(size: int) -> Iterator[None]:
-    """Windows of this size at both ends of a file, for the product as for Qwen Code (contract 3.1)."""
-    if size >= reader.WINDOW_BYTES:
-        yield
-        return
-    with patch.object(policy, "WINDOW_BYTES", size), patch.object(titles, "WINDOW_BYTES", size):
-        yield
 
 
 def unfinished(world: World) -> bool:
@@ -467,56 +448,3 @@ def unfinished(world: World) -> bool:
 
 def _with(values: tuple[bool, ...], index: int, *, value: bool) -> tuple[bool, ...]:
     return (*values[:index], value, *values[index + 1 :])
-
-
-def _count_rows(rows: Counter[str], world: World) -> None:
-    active = {record["uuid"] for record in reader.active_chain(world.data)} if world.turns() is not None else set()
-    ours = list(world.ours())
-    if any(record["uuid"] not in active for record in ours):
-        rows["c: ours became a side branch"] += 1
-    if ours and any(node.kind == "r" for node in world.mirror):
-        rows["d: beside a rewind"] += 1
-    if sum(cli.live for cli in world.clis) > 1 and ours:
-        rows["h: two processes"] += 1
-    if ours:
-        rows["f: parent checked"] += len(ours)
-
-
-def _count_outcome(rows: Counter[str], procedure: Procedure, before: World, after: World) -> None:
-    for outcome in procedure.outcomes:
-        if isinstance(outcome, Written):
-            if outcome.repairs:
-                rows["a: repaired"] += 1
-            if outcome.healed:
-                rows["a title put last at once"] += 1
-            if before.torn and not before.data.endswith(b"\n"):
-                rows["b: a torn line ended first"] += 1
-        elif isinstance(outcome, Failed):
-            rows["j: short write or full disk" if outcome.reason.value == "unsafe_file" else "gave up"] += 1
-        elif isinstance(outcome, Declined):
-            _count_declined(rows, outcome, before)
-
-
-def _count_declined(rows: Counter[str], outcome: Declined, before: World) -> None:
-    reason = outcome.reason.value
-    if reason == "not_found":
-        rows["g: gone, archived or replaced"] += 1
-    elif reason == "unsafe_file" and before.turns() is None:
-        rows["e: two session ids refused"] += 1
-    elif reason == "unsafe_file":
-        rows["i: link refused"] += 1
-    elif reason == "working" and before.torn:
-        rows["b: torn line left alone"] += 1
-    else:
-        rows[f"declined: {reason}"] += 1
-
-
-def pretty(world: World) -> str:
-    lines = []
-    for record in reader.records(world.data):
-        payload = record.get("systemPayload") or {}
-        title = payload.get("customTitle", "")
-        kind = record.get("subtype") or record["type"]
-        lines.append(f"  {record['uuid']} <- {record['parentUuid']}  {kind} {title} {payload.get('titleSource', '')}")
-    chain = " ".join(node.uuid for node in native.mirror_chain(world.mirror))
-    return "\n".join([*lines, f"  without us: {chain}; ghost title {world.ghost_title}; wish {world.wish}"])

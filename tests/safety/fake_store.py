@@ -94,7 +94,8 @@ class FakeStore:
     # -- writes under way ---------------------------------------------------------------------------------------------
 
     def put_intent(self, uuid: str, data: Mapping[str, Any]) -> None:
-        self._put(replace(self._state, intents=(*self._state.intents, (uuid, frozen(data)))))
+        others = (each for each in self._state.intents if each[0] != uuid)
+        self._put(replace(self._state, intents=tuple(sorted((*others, (uuid, frozen(data)))))))
 
     def drop_intent(self, uuid: str) -> None:
         self._put(replace(self._state, intents=tuple(each for each in self._state.intents if each[0] != uuid)))

@@ -10,14 +10,11 @@ from typing import Any
 from tests.safety.explore import (
     Explorer,
     Setup,
-    impossible,
-    left_out,
-    left_out_at_rest,
-    remembered_decoding,
-    small_windows,
     unfinished,
 )
 from tests.safety.fake_store import FakeStore
+from tests.safety.reductions import impossible, left_out
+from tests.safety.remembering import remembered, small_windows
 from tests.safety.watching import Killed, Procedure
 from tests.safety.world import World
 
@@ -53,7 +50,7 @@ class Player:
 
     def play(self, steps: list[Step]) -> World:
         """Play one history. Raises `Violation`."""
-        with remembered_decoding(), small_windows(self.setup.alphabet.window):
+        with remembered(), small_windows(self.setup.alphabet.window):
             for step in steps:
                 if step.is_ours or any(self.world.crashed):
                     self._ours(step)
@@ -66,8 +63,6 @@ class Player:
         if not possible:
             return
         operation = possible[step.which % len(possible)]
-        if unfinished(self.world) and left_out_at_rest(self.world, operation):
-            return
         self.path.append(operation)
         self._explorer.happen(self.world, operation)
         self._rest()
@@ -103,21 +98,19 @@ class Player:
             procedure.before = _killed
             world.crashed = (*world.crashed[:watcher], True, *world.crashed[watcher + 1 :])
         self.path.append("]")
-        acp = any(each.startswith("acp") for each in self.path)
-        self._explorer.check(procedure, before, world, tuple(self.path), with_times=not acp)
+        self._explorer.check(procedure, before, world, tuple(self.path))
         self._rest()
 
     def _meanwhile(self, procedure: Procedure, call: str, which: int) -> None:
         possible = [
             operation
             for operation in self.setup.alphabet.enabled(self.world)
-            if not impossible(procedure.files, call, operation)
-            and not left_out(self.world, procedure.files, call, operation)
+            if not impossible(call, operation) and not left_out(call, operation)
         ]
         if possible:
             operation = possible[which % len(possible)]
             self.path.append(f"{operation} before {call}")
-            self._explorer.happen(self.world, operation)
+            self._explorer.happen(self.world, operation, procedure.files, call)
 
     def _rest(self) -> None:
         if not unfinished(self.world):

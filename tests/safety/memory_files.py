@@ -30,9 +30,15 @@ class MemoryFiles:
         self.locked_by_other = False
         self.holds_lock = False
         self.daemon_seen = False
+        self.lease_seen = False
         self.raced = False
         """A native record stands between what was last looked at and our line."""
         self.writes = 0
+        self.appended = False
+        """Something was written since the file was opened: what is written now is a correction."""
+        self.in_flight: int | None = None
+        """The process whose `write` is half done: ours must wait for its end."""
+        self.complete: Callable[[int], None] = lambda process: None
         self.on_write: Callable[[], None] = lambda: None
 
     def _done(self, name: str, result: object) -> None:
@@ -52,6 +58,7 @@ class MemoryFiles:
 
     def _opened(self, name: str) -> int:
         self._before(name)
+        self.appended = False
         inode = self._at_path()
         if self.world.place == "symlink":
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -96,7 +103,7 @@ class MemoryFiles:
         self._last_size = found.size
         inode = self._open[fd]
         self._in_place = self.world.place == ("replaced" if inode == OTHER_INODE else "chats")
-        self._done("fstat", (found.ino, found.nlink, found.size, found.mtime_ns))
+        self._done("fstat", (found.ino, found.nlink, found.size, found.mtime_ns, self._in_place))
         return found
 
     def lstat(self, path: str) -> FileStat:
@@ -115,8 +122,10 @@ class MemoryFiles:
 
     def write(self, fd: int, data: bytes) -> int:
         self._before("write")
+        self._wait()
         self.on_write()
         self.writes += 1
+        self.appended = True
         world = self.world
         if world.lease:
             world.broken = "something was appended under a writer lease"
@@ -144,17 +153,25 @@ class MemoryFiles:
         self._done("write", taken)
         return taken
 
+    def _wait(self) -> None:
+        """The file system lets two changes of one file happen only one after the other."""
+        if self.in_flight is not None:
+            self.complete(self.in_flight)
+            self.in_flight = None
+
     def sync(self, fd: int) -> None:
         self._before("sync")
         self._done("sync", None)
 
     def set_times(self, fd: int, atime_ns: int, mtime_ns: int) -> None:
         self._before("set_times")
+        self._wait()
         self.world.mtime = mtime_ns
         self._done("set_times", mtime_ns)
 
     def touch_now(self, fd: int) -> None:
         self._before("touch_now")
+        self._wait()
         self.world.mtime = self.world.stamp()
         self._done("touch_now", None)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +34,13 @@ class Node:
     uuid: str
     parent: str | None
     kind: str
+    hashed: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hashed", hash((self.uuid, self.parent, self.kind)))
+
+    def __hash__(self) -> int:
+        return self.hashed
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,14 @@ class Cli:
     holds: bytes | None = None
     rest: bytes = b""
     """What is still to come of a line that is being written."""
+    hashed: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        what = (self.tail, self.turns, self.mirror_tail, self.mirror_turns, self.memory, self.ghost)
+        object.__setattr__(self, "hashed", hash((self.live, self.kind, self.in_turn, self.holds, self.rest, what)))
+
+    def __hash__(self) -> int:
+        return self.hashed
 
 
 ENDED = Cli()
@@ -113,7 +128,7 @@ def load(data: bytes, mirror: tuple[Node, ...], ghost_title: Title | None, *, wi
         chain = reader.active_chain(data)
     except reader.MixedIds:
         return None
-    steps = mirror_chain(mirror)
+    steps = loaded_steps(chain, mirror)
     title = reader.shown_title(data, window)
     # After a resume the counter starts full, so that a copy follows the first new record.
     memory = TitleMemory(title, anchor if title else 0)
@@ -129,13 +144,31 @@ def load(data: bytes, mirror: tuple[Node, ...], ghost_title: Title | None, *, wi
     )
 
 
-def mirror_chain(mirror: tuple[Node, ...]) -> list[Node]:
-    """The active chain of the session as it would be without us, oldest first."""
+def loaded_steps(chain: list[reader.Record], mirror: tuple[Node, ...]) -> list[Node]:
+    """What a process that loads this chain has in its mirror: all that was said; without the turns that it does not see
+    when it loads the session behind a line of ours whose repair is still due.
+
+    From then on nothing else may be lost, so its records are chained to the last one that it has seen.
+    """
+    steps = mirror_chain(mirror)
+    native = {node.uuid: node for node in mirror}
+    seen = [native[record["uuid"]] for record in chain if record["uuid"] in native]
+    if _said(seen) == _said(steps):
+        return steps
+    return mirror_chain(mirror, seen[-1].uuid) if seen else []
+
+
+def _said(nodes: list[Node]) -> list[str]:
+    return [node.uuid for node in nodes if node.kind != "t"]
+
+
+def mirror_chain(mirror: tuple[Node, ...], leaf: str | None = None) -> list[Node]:
+    """The active chain of the session as it would be without us, oldest first; up to `leaf` where given."""
     nodes: dict[str, Node] = {}
     for node in mirror:
         nodes.setdefault(node.uuid, node)
     steps: list[Node] = []
-    step = mirror[-1].uuid if mirror else None
+    step = leaf or (mirror[-1].uuid if mirror else None)
     while step is not None and step in nodes and len(steps) <= len(nodes):
         steps.append(nodes[step])
         step = nodes[step].parent

@@ -109,6 +109,7 @@ class Alphabet:
     def _titled(self, world: World, process: int, done: Append) -> None:
         if done.ghost_title is not None:
             world.wish = (done.ghost_title, False)
+            world.blurred = False
         world.perform(done, process)
 
 
@@ -174,12 +175,13 @@ def _unsourced(world: World) -> None:
     parent = reader.leaf(world.data)
     swallowed = world.torn and not world.data.endswith(b"\n")
     world.append_native(native.record_line(uuid, parent, "t", *title))
-    chain = native.mirror_chain(world.mirror)
+    chain = native.loaded_steps(reader.active_chain(world.data), world.mirror)
     if not swallowed:
         world.mirror += (Node(uuid, chain[-1].uuid if chain else None, "t"),)
     world.torn = False
     world.ghost_title = title
     world.wish = (title, False)
+    world.blurred = False
     world.serial += 1
 
 

@@ -116,6 +116,7 @@ class Procedure:
     def _lease(self, base: Path, *ids: str) -> str | None:
         self.before("lease")
         self.after("lease", self.world.lease)
+        self.files.lease_seen = self.files.lease_seen or self.world.lease
         return "a lease" if self.world.lease and self.build.lease_counts else None
 
     def reading(self) -> Reading:
@@ -199,6 +200,7 @@ def _wished(procedure: Procedure, title: str, source: str, *, yields: bool) -> N
         world = procedure.world
         if not yields or world.wish == before:
             world.wish = ((title, source), True)
+            world.blurred = False
             world.ghost_title = (title, source)
         procedure.files.on_write = lambda: None
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from typing import Any, cast
 
@@ -32,6 +32,15 @@ class StoreState:
     intents: tuple[tuple[str, Any], ...] = ()
     anomalies: tuple[str, ...] = ()
     dismissed: bool = False
+    hashed: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "hashed", hash((self.journal, self.pending, self.intents, self.anomalies, self.dismissed))
+        )
+
+    def __hash__(self) -> int:
+        return self.hashed
 
 
 @dataclass(slots=True)
@@ -41,7 +50,10 @@ class World:
     `place`: where the session file is ("chats", or what became of it); `other` is the content of the second file that
     stands at its path when it was replaced. `torn` tells that the file ends in a line that a native writer left
     unfinished. `mirror`, `ghost_title`: see `native`. `wish` is the last title that a user asked for, and whether
-    through this program. `kills` counts how often we were killed. `broken` says what a native process found wrong.
+    through this program. `blurred`: a process died inside its own write in the very moment of ours, and no title was
+    given since (see `reductions.blurs`). `early`: the session was loaded behind a line of ours whose repair was still
+    due. `kills` counts how often we were killed. `broken` says what a native process
+    found wrong.
     """
 
     data: bytes = b""
@@ -58,6 +70,8 @@ class World:
     mirror: tuple[Node, ...] = ()
     ghost_title: Title | None = None
     wish: tuple[Title, bool] | None = None
+    blurred: bool = False
+    early: bool = False
     serial: int = 0
     stores: tuple[StoreState, ...] = (StoreState(),)
     crashed: tuple[bool, ...] = (False,)

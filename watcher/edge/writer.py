@@ -36,9 +36,10 @@ from watcher.core.writing import (
 from watcher.edge.files import Files, FileStat
 from watcher.errors import words_of
 from watcher.qwen.contract import WINDOW_BYTES, session_id_of
+from watcher.qwen.jsonl import split_lines
 from watcher.qwen.reading import Reading, events_of, read_state
 from watcher.qwen.records import encode_recap, encode_title
-from watcher.qwen.titles import Evidence, read_title
+from watcher.qwen.titles import Evidence, read_title, torn_titles
 
 __all__ = ["Intent", "IntentLog", "SessionWriter", "Target"]
 
@@ -157,6 +158,10 @@ class SessionWriter:
         if tail != intent.line and len(tail) > 1 and intent.line.startswith(tail[:-1]) and tail.endswith(b"\n"):
             self._restore(target, fd, intent, intent.offset + len(tail))
             return Failed(Reason.UNSAFE_FILE, "our line was cut, and is ended now", "short write, closed later")
+        if all(each.encode() in tail for each in intent.spare):
+            # Others came in between at each correction; now they have had their time, so there are as many more.
+            intent = replace(intent, spare=(*intent.spare, *self._spare_ids()))
+            self._note(intent, unfinished=True)
         base = self._read(reader, replace(now, size=intent.offset), None)
         if base.state.session_id != intent.session_id:
             return Declined(Reason.NOTHING_NEW, "the file was replaced")
@@ -224,7 +229,7 @@ class SessionWriter:
         line = self._encode(read.state, payload, uuid, parent)
         return Intent(
             uuid,
-            tuple(self._new_uuid() for _ in range(MAX_CORRECTIONS)),
+            self._spare_ids(),
             parent,
             target.path,
             read.state.session_id,
@@ -237,6 +242,9 @@ class SessionWriter:
             payload,
             target.label,
         )
+
+    def _spare_ids(self) -> tuple[str, ...]:
+        return tuple(self._new_uuid() for _ in range(MAX_CORRECTIONS))
 
     def _encode(self, state: SessionState, payload: Payload, uuid: str, parent: str) -> bytes:
         common = {
@@ -255,12 +263,7 @@ class SessionWriter:
         """Note the intent, then look once more at all that may have changed meanwhile; the lease last, since an append
         under a lease is the one thing that cannot be corrected. False when the file moved: read it again.
         """
-        try:
-            self._intents.begin(intent)
-        except IntentNotKeptError as error:
-            raise _Stop(
-                Failed(Reason.UNSAFE_FILE, f"nothing is written, since it cannot be noted first: {error}")
-            ) from error
+        self._note(intent)
         may_write = False
         try:
             blocked = target.blocked()
@@ -279,6 +282,13 @@ class SessionWriter:
             if not may_write:
                 self._intents.done(intent.uuid)
         return True
+
+    def _note(self, intent: Intent, *, unfinished: bool = False) -> None:
+        try:
+            self._intents.begin(intent)
+        except IntentNotKeptError as error:
+            detail = f"nothing is written that cannot be noted first: {error}"
+            raise _Stop(Failed(Reason.UNSAFE_FILE, detail, unfinished=unfinished)) from error
 
     # -- the write and what follows -----------------------------------------------------------------------------------
 
@@ -334,7 +344,8 @@ class SessionWriter:
                 data, events, ours = self._read_back(reader, read, intent)
             if intent.uuid not in ours:
                 return Declined(Reason.NOTHING_NEW, "the record was never written")
-            parents = {uuid: event.parent or "" for uuid, event in ours.items()}
+            ids = (intent.uuid, *intent.spare)
+            parents = {event.uuid: event.parent or "" for event in events if event.uuid in ids}
             verdict, state = judge(read.base, events, parents, intent.payload)
             if isinstance(verdict, Clean) or state.mixed_ids:
                 # A file with a second session id is refused by Qwen Code, whatever stands last: no more of ours.
@@ -363,11 +374,11 @@ class SessionWriter:
             line = self._encode(state, payload, spare[0], verdict.parent)
             if not data.endswith(b"\n"):
                 line = b"\n" + line
-            blocked = target.blocked()
-            if blocked:
-                return _due(blocked, "a correction was not possible", Reason.LOCKED)
             if self._files.room(fd, read.end + len(data)) < len(line):
                 return _due("no space left for a correction")
+            blocked = target.blocked()  # the last thing that is looked at, as before the first write
+            if blocked:
+                return _due(blocked, "a correction was not possible", Reason.LOCKED)
             put = self._put(fd, line)
             if put.problem:
                 return _due(put.problem, "a correction could not be written")
@@ -376,8 +387,11 @@ class SessionWriter:
     def _read_back(self, reader: int, read: Reading, intent: Intent) -> tuple[bytes, list[Event], dict[str, Event]]:
         """The bytes behind a reading, what they tell, and which of it is ours, by uuid in file order."""
         data = self._files.read_at(reader, MAX_READ_BACK_BYTES, read.end)
-        events = events_of(data, read.end)
-        return data, events, {event.uuid: event for event in events if event.uuid in (intent.uuid, *intent.spare)}
+        ids = (intent.uuid, *intent.spare)
+        records = events_of(data, read.end)
+        ours = {event.uuid: event for event in records if event.uuid in ids}
+        torn = (title for line in split_lines(data, read.end) for title in torn_titles(line, ids))
+        return data, sorted((*records, *torn), key=lambda event: event.offset), ours
 
     def _restore(self, target: Target, fd: int, intent: Intent, size: int) -> None:
         """Put the mtime back, unless somebody else wrote: then it is theirs, or now (contract 3.6). Nor under a lease:

@@ -6,13 +6,14 @@ All functions are linear in the window, whatever it holds.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 
 from msgspec import UNSET
 
-from watcher.core.events import TitleSource
+from watcher.core.events import TitleSet, TitleSource
 from watcher.qwen.contract import FIRST_PROMPT_LENGTH, FIRST_PROMPT_LINES, JS_WHITESPACE, WINDOW_BYTES
 from watcher.qwen.jsonl import RawLine, parse_json, split_lines
 from watcher.qwen.records import title_source
@@ -57,6 +58,35 @@ def read_title(head: bytes, tail: bytes, size: int) -> PickerTitle | None:
         head = head[:WINDOW_BYTES]
         found = _last_title(head[: head.rfind(b"\n") + 1], cut_front=False)
     return found if found is not None and found.title else None
+
+
+def torn_titles(line: RawLine, ours: Iterable[str]) -> list[TitleSet]:
+    """What the picker takes for titles on a line that is no whole record: a name that was cut off (vector T09), or what
+    somebody appended behind a cut line. They stand in no chain, and have no id.
+
+    Where one of `ours`, record ids, stands on the line, it was glued on: what stands before it counts on its own, and
+    what the whole line shows then has that id.
+    """
+    glued = [(at, uuid) for uuid in ours if (at := line.data.find(b'{"uuid":"%s"' % uuid.encode())) > 0]
+    start, uuid = min(glued, default=(0, ""))
+    parts = [(line.data[:start], ""), (line.data, uuid)] if uuid else [(line.data, "")]
+    return [
+        TitleSet(
+            uuid=uuid,
+            parent=None,
+            session_id="",
+            at=None,
+            cwd="",
+            version="",
+            offset=line.offset,
+            end=line.end,
+            chained=False,
+            title=shown.title,
+            source=shown.source,
+        )
+        for part, uuid in parts
+        if (shown := _last_title(part, cut_front=False)) is not None and shown.evidence is Evidence.TORN
+    ]
 
 
 def first_prompt(head: bytes) -> str:

@@ -1,0 +1,88 @@
+"""Pure functions of the product, remembered: the same bytes are read again and again by an exploration."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from unittest.mock import patch
+
+from tests.safety import reader
+from watcher.core import policy
+from watcher.edge import writer
+from watcher.qwen import reading, records, titles, versions
+from watcher.qwen.reading import ReadAt, Reading, read_state
+
+ENTRIES = 50_000
+
+
+@contextmanager
+def remembered() -> Iterator[None]:
+    """Within it, what is read from the same bytes is computed once."""
+    kept = lru_cache(maxsize=ENTRIES)
+    with ExitStack() as stack:
+        for owner, name, pure in (
+            (reading, "decode", records.decode),
+            (writer, "events_of", reading.events_of),
+            (writer, "read_title", titles.read_title),
+            (writer, "torn_titles", titles.torn_titles),
+            (versions, "parse_version", versions.parse_version),
+        ):
+            stack.enter_context(patch.object(owner, name, kept(pure)))
+        stack.enter_context(patch.object(writer, "read_state", _remembered_read_state()))
+        yield
+
+
+class _Known:
+    """A reading as a key: the one object, which the key keeps alive."""
+
+    __slots__ = ("reading",)
+
+    def __init__(self, reading: Reading | None) -> None:
+        self.reading = reading
+
+    def __hash__(self) -> int:
+        return id(self.reading)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Known) and self.reading is other.reading
+
+
+def _remembered_read_state():  # type: ignore[no-untyped-def]
+    @lru_cache(maxsize=ENTRIES)
+    def of(content: bytes, dev: int, ino: int, window: int, known: _Known) -> Reading:
+        return read_state(
+            lambda length, offset: content[offset : offset + length],
+            dev=dev,
+            ino=ino,
+            size=len(content),
+            window=window,
+            known=known.reading,
+        )
+
+    def read(read_at: ReadAt, *, dev: int, ino: int, size: int, window: int, known: Reading | None = None) -> Reading:
+        return of(read_at(size, 0), dev, ino, window, _Known(known))
+
+    return read
+
+
+@contextmanager
+def seldom_collected() -> Iterator[None]:
+    """Millions of values that live long: looking through all of them for garbage takes longer than the exploration."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 1_000_000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+@contextmanager
+def small_windows(size: int) -> Iterator[None]:
+    """Windows of this size at both ends of a file, for the product as for Qwen Code (contract 3.1)."""
+    if size >= reader.WINDOW_BYTES:
+        yield
+        return
+    with patch.object(policy, "WINDOW_BYTES", size), patch.object(titles, "WINDOW_BYTES", size):
+        yield
