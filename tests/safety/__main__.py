@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.safety import faults
-from tests.safety.explore import Explorer, Summary
+from tests.safety.explore import Explorer
 from tests.safety.invariants import Violation
 from tests.safety.mutants import MUTANTS
+from tests.safety.plan import Summary
 from tests.safety.scene import Tally
 from tests.safety.setups import SETUPS, setup
 

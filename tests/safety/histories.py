@@ -7,12 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.safety.explore import (
-    Explorer,
-    Setup,
-    unfinished,
-)
+from tests.safety.explore import Explorer
 from tests.safety.fake_store import FakeStore
+from tests.safety.plan import Setup
 from tests.safety.reductions import impossible, left_out
 from tests.safety.remembering import remembered, small_windows
 from tests.safety.watching import Killed, Procedure
@@ -98,7 +95,7 @@ class Player:
             procedure.before = _killed
             world.crashed = (*world.crashed[:watcher], True, *world.crashed[watcher + 1 :])
         self.path.append("]")
-        self._explorer.check(procedure, before, world, tuple(self.path))
+        self._explorer.judge.check(procedure, before, world, tuple(self.path))
         self._rest()
 
     def _meanwhile(self, procedure: Procedure, call: str, which: int) -> None:
@@ -113,9 +110,9 @@ class Player:
             self._explorer.happen(self.world, operation, procedure.files, call)
 
     def _rest(self) -> None:
-        if not unfinished(self.world):
+        if not self.world.unfinished:
             self.world.settle()
-        self._explorer.at_rest(self.world, tuple(self.path))
+        self._explorer.judge.at_rest(self.world, tuple(self.path))
 
 
 def _killed(_: str) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tests.safety import native
-from tests.safety.explore import Setup
 from tests.safety.native import SESSION, Cli
 from tests.safety.operations import Alphabet
+from tests.safety.plan import Setup
 from tests.safety.watching import Build, Procedure
 from tests.safety.world import StoreState, World
 

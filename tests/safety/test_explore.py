@@ -6,7 +6,8 @@ from functools import cache
 
 import pytest
 
-from tests.safety.explore import Explorer, Summary
+from tests.safety.explore import Explorer
+from tests.safety.plan import Summary
 from tests.safety.setups import SETUPS, setup
 
 NATIVES = {"out of sight": 4, "a name out of sight": 4}

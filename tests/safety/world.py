@@ -104,6 +104,11 @@ class World:
         self.touched = BASE_NS
         self.tick = 0
 
+    @property
+    def unfinished(self) -> bool:
+        """We were killed, or a write of ours is still to be verified."""
+        return any(self.crashed) or any(store.intents for store in self.stores)
+
     # -- native processes ---------------------------------------------------------------------------------------------
 
     def perform(self, done: Append, process: int) -> None:
