@@ -25,7 +25,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "absence": ("watcher.absence",),
     "log": ("watcher.log", "watcher.log_lines"),
     "sdnotify": ("watcher.sdnotify",),
-    "files": ("watcher.edge.files", "watcher.edge.writer"),
+    "files": ("watcher.edge.files", "watcher.edge.lines", "watcher.edge.verifier", "watcher.edge.writer"),
     "changes": ("watcher.edge.changes", "watcher.edge.change_values"),
     "liveness": ("watcher.edge.liveness", "watcher.edge.record_files", "watcher.edge.unregistered"),
     "store": (

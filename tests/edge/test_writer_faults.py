@@ -31,7 +31,8 @@ from watcher.core.writing import (
     WriteOutcome,
     Written,
 )
-from watcher.edge.writer import MAX_CORRECTIONS, SPARE_BYTES, SessionWriter, Target
+from watcher.edge.lines import MAX_CORRECTIONS
+from watcher.edge.writer import SPARE_BYTES, SessionWriter, Target
 
 NOW = 1_796_000_100.0
 OLD = 1_796_000_050.5
@@ -56,12 +57,16 @@ class Bench:
 
     def __init__(self, session: Transcript) -> None:
         self.session = session
-        self.files = Hooked()
         self.intents = Intents()
         self.blocked = ""
         self.leased = ""
+        self.use(Hooked())
+
+    def use(self, files: Hooked) -> None:
+        """A process of ours, with these calls."""
+        self.files = files
         self.writer = SessionWriter(
-            self.files,
+            files,
             self.intents,
             clock=lambda: NOW,
             new_uuid=lambda: str(uuid.uuid4()),
@@ -93,8 +98,7 @@ class Bench:
 
     def recover(self) -> WriteOutcome:
         """The next start, with the one intent that was left open."""
-        self.files = Hooked()
-        self.writer._files = self.files
+        self.use(Hooked())
         (intent,) = self.intents.open.values()
         return self.writer.recover(self.target, intent)
 
@@ -203,6 +207,36 @@ def test_a_touched_file_is_read_again(bench: Bench) -> None:
     bench.writer.append(bench.target, decide)
     assert len(seen) == 2
     assert bench.mtime == OLD + 1
+
+
+def test_a_record_within_the_same_tick_of_the_clock_is_taken_in(bench: Bench) -> None:
+    """Another size and the same time: the clock of a file system stands still for milliseconds."""
+
+    def go_on() -> None:
+        bench.session.user("quick")
+        bench.session.set_mtime(OLD)
+
+    bench.at("room", go_on)
+    outcome = bench.write()
+    assert isinstance(outcome, Written)
+    assert (outcome.repairs, outcome.parent) == (0, bench.session.tail)
+
+
+def test_a_file_that_was_another_while_it_was_opened_to_read(bench: Bench, tmp_path: Path) -> None:
+    """Replaced between our two opens and put back: what would be read is not what would be written to."""
+    aside = tmp_path / "aside.jsonl"
+    before = bench.data
+
+    def replace() -> None:
+        bench.session.path.rename(aside)
+        bench.session.path.write_bytes(before)
+
+    bench.at("open_read", replace)
+    bench.at("lstat", lambda: aside.rename(bench.session.path))
+    outcome = bench.write()
+    assert isinstance(outcome, Declined)
+    assert outcome.reason is Reason.NOT_FOUND
+    assert bench.data == before
 
 
 @pytest.mark.parametrize("spare", [-1, 0])
@@ -458,7 +492,7 @@ def test_corrections_end_and_are_taken_up_again(bench: Bench) -> None:
     assert bench.files.names.count("write") == 1 + MAX_CORRECTIONS
     assert bench.session.tail not in chain_of(bench.session.records())
     (intent,) = bench.intents.open.values()
-    bench.writer._files = bench.files = Hooked()
+    bench.use(Hooked())
     bench.at("sync", die)
     with pytest.raises(Cut):
         bench.writer.recover(bench.target, intent)

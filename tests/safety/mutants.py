@@ -20,8 +20,10 @@ from watcher import appending, recording
 from watcher.core import policy, undo, write_rules, writing
 from watcher.core.events import TitleSource
 from watcher.core.writing import Clean, Declined, Intent, Payload, SessionFile, TitleLine
-from watcher.edge import writer
+from watcher.edge import lines, verifier, writer
 from watcher.edge.files import FileStat
+from watcher.edge.lines import Lines
+from watcher.edge.verifier import Verifier
 from watcher.edge.writer import SessionWriter
 from watcher.qwen import records
 from watcher.qwen.jsonl import split_lines
@@ -73,14 +75,17 @@ class _NoRereading(SessionWriter):
 class _ParentIsLastLine(SessionWriter):
     """Takes the last line for the parent, whatever record it is."""
 
-    def _intent(self, target: Any, now: FileStat, read: Reading, payload: Payload) -> Intent:
-        intent = super()._intent(target, now, read, payload)
-        reader = max(self._files._readers)  # type: ignore[attr-defined]
-        last = [
-            event for line in split_lines(self._files.read_at(reader, now.size, 0)) for event in records.decode(line)
-        ]
-        line = intent.line.replace(intent.parent.encode(), last[-1].uuid.encode(), 1)
-        return replace(intent, parent=last[-1].uuid, line=line)
+    def _append(self, target: Any, fd: int, reader: int, decide: Any, known: Reading | None) -> Any:
+        made = self._lines.intent
+
+        def intent(target: Any, now: FileStat, read: Reading, payload: Payload) -> Intent:
+            good = made(target, now, read, payload)
+            lines = split_lines(self._files.read_at(reader, now.size, 0))
+            last = [event for line in lines for event in records.decode(line)][-1].uuid
+            return replace(good, parent=last, line=good.line.replace(good.parent.encode(), last.encode(), 1))
+
+        with patch.object(self._lines, "intent", intent):
+            return super()._append(target, fd, reader, decide, known)
 
 
 class _StaleParent(SessionWriter):
@@ -91,40 +96,11 @@ class _StaleParent(SessionWriter):
         return True
 
 
-class _NoTimes(SessionWriter):
-    """Leaves the modification time as its write made it."""
-
-    def _restore(self, target: Any, fd: int, intent: Intent, size: int) -> None:
-        return
-
-
-class _OldTimes(SessionWriter):
-    """Puts the modification time back whatever happened."""
-
-    def _restore(self, target: Any, fd: int, intent: Intent, size: int) -> None:
-        self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
-
-
-class _NoSecondLook(SessionWriter):
-    """Does not look again after it put the modification time back."""
-
-    def _restore(self, target: Any, fd: int, intent: Intent, size: int) -> None:
-        if self._files.fstat(fd).size == size:
-            self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
-
-
 class _AnyPlace(SessionWriter):
     """Does not look whether the file is still at its path, or has a second name."""
 
     def _checked_stat(self, target: Any, fd: int, reader: int) -> FileStat:
         return self._files.fstat(fd)
-
-
-class _ForeignId(SessionWriter):
-    """Takes the session id from the name of the directory, say."""
-
-    def _encode(self, state: Any, payload: Payload, uuid: str, parent: str) -> bytes:
-        return super()._encode(replace(state, session_id="00000000-0000-4000-8000-0000000000aa"), payload, uuid, parent)
 
 
 class _AnyId(SessionWriter):
@@ -134,20 +110,51 @@ class _AnyId(SessionWriter):
         return
 
 
-class _GluesOn(SessionWriter):
+class _NotNoted(SessionWriter):
+    """Begins to write without a note for the next start."""
+
+    def _note(self, intent: Intent, *, unfinished: bool = False) -> None:
+        return
+
+
+def _no_times(self: Verifier, target: Any, fd: int, intent: Intent, size: int) -> None:
+    """Leaves the modification time as its write made it."""
+
+
+def _old_times(self: Verifier, target: Any, fd: int, intent: Intent, size: int) -> None:
+    """Puts the modification time back whatever happened."""
+    self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
+
+
+def _no_second_look(self: Verifier, target: Any, fd: int, intent: Intent, size: int) -> None:
+    """Does not look again after it put the modification time back."""
+    if self._files.fstat(fd).size == size:
+        self._files.set_times(fd, intent.atime_ns, intent.mtime_ns)
+
+
+def _foreign_id(self: Lines, state: Any, payload: Payload, uuid: str, parent: str) -> bytes:
+    """Takes the session id from the name of the directory, say."""
+    return _ENCODE(self, replace(state, session_id="00000000-0000-4000-8000-0000000000aa"), payload, uuid, parent)
+
+
+def _no_newline(self: Lines, state: Any, payload: Payload, uuid: str, parent: str) -> bytes:
+    """Leaves out the newline at the end."""
+    return _ENCODE(self, state, payload, uuid, parent).removesuffix(b"\n")
+
+
+def _glues_on(self: Lines, target: Any, now: FileStat, read: Reading, payload: Payload) -> Intent:
     """Appends to a torn line without ending it."""
-
-    def _intent(self, target: Any, now: FileStat, read: Reading, payload: Payload) -> Intent:
-        intent = super()._intent(target, now, read, payload)
-        return replace(intent, line=intent.line.removeprefix(b"\n"))
+    intent = _INTENT(self, target, now, read, payload)
+    return replace(intent, line=intent.line.removeprefix(b"\n"))
 
 
-class _LeavesOpen(SessionWriter):
+def _leaves_open(self: Verifier, fd: int, line: bytes) -> Any:
     """Leaves a line that was cut short as it is."""
+    taken = self._files.write(fd, line)
+    return verifier._Put(taken, "" if taken == len(line) else "cut")
 
-    def _put(self, fd: int, line: bytes) -> Any:
-        taken = self._files.write(fd, line)
-        return writer._Put(taken, "" if taken == len(line) else "cut")
+
+_ENCODE, _INTENT = Lines.encode, Lines.intent
 
 
 def _spaced(encode: Callable[..., bytes]) -> Callable[..., bytes]:
@@ -242,14 +249,6 @@ def _daemon_is_welcome(original: Any) -> Any:
     return target
 
 
-def _no_spare(self: Any, target: Any, now: Any, read: Any, payload: Any) -> Intent:
-    """The next start does not know the corrections of the one before."""
-    return replace(_ORIGINAL_INTENT(self, target, now, read, payload), spare=())
-
-
-_ORIGINAL_INTENT = SessionWriter._intent
-
-
 def _fresh_ids(intent: Intent) -> Any:
     return replace(intent, spare=tuple(f"{each}x" for each in intent.spare))
 
@@ -265,28 +264,30 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("no re-read before the write", "one terminal", build=_with_writer(_NoRereading)),
     Mutant("parent = last line", "hostile records", build=_with_writer(_ParentIsLastLine)),
     Mutant("no look at what slipped in", "one terminal", build=_with_writer(_StaleParent)),
-    Mutant("no repair", "one terminal", patches=((writer, "judge", _no_repair),)),
+    Mutant("no repair", "one terminal", patches=((verifier, "judge", _no_repair),)),
     Mutant(
         "json.dumps with spaces",
         "one terminal",
         patches=(
-            (writer, "encode_title", _spaced(records.encode_title)),
-            (writer, "encode_recap", _spaced(records.encode_recap)),
+            (lines, "encode_title", _spaced(records.encode_title)),
+            (lines, "encode_recap", _spaced(records.encode_recap)),
         ),
     ),
-    Mutant("no mtime restore", "one terminal", build=_with_writer(_NoTimes)),
-    Mutant("mtime restored over another's write", "one terminal", build=_with_writer(_OldTimes)),
-    Mutant("no look after the mtime restore", "one terminal", build=_with_writer(_NoSecondLook)),
+    Mutant("no mtime restore", "one terminal", patches=((Verifier, "restore", _no_times),)),
+    Mutant("mtime restored over another's write", "one terminal", patches=((Verifier, "restore", _old_times),)),
+    Mutant("no look after the mtime restore", "one terminal", patches=((Verifier, "restore", _no_second_look),)),
+    Mutant("no newline at the end", "one terminal", patches=((Lines, "encode", _no_newline),)),
+    Mutant("nothing is noted before the write", "killed and started again", build=_with_writer(_NotNoted)),
     Mutant("a moved or linked file is written", "hostile places", build=_with_writer(_AnyPlace)),
-    Mutant("another session id", "one terminal", build=_with_writer(_ForeignId)),
+    Mutant("another session id", "one terminal", patches=((Lines, "encode", _foreign_id),)),
     Mutant("two session ids are fine", "hostile records", build=_with_writer(_AnyId)),
-    Mutant("glued to a torn line", "hostile records", build=_with_writer(_GluesOn)),
+    Mutant("glued to a torn line", "hostile records", patches=((Lines, "intent", _glues_on),)),
     Mutant(
         "torn lines are ended at once",
         "hostile records",
         patches=((write_rules, "TORN_QUIET_SECONDS", -1e9), (write_rules, "hindrance", _nothing)),
     ),
-    Mutant("a cut line is left open", "full disk", build=_with_writer(_LeavesOpen)),
+    Mutant("a cut line is left open", "full disk", patches=((Verifier, "_put", _leaves_open),)),
     Mutant("a cut line is left open by the next start", "full disk", patches=((writer, "_ends_in_ours", _nothing),)),
     Mutant("heal left out", "two terminals", 3, 1, ((recording, "heal_wanted", _nothing),)),
     Mutant("lease ignored", "writer lease", patches=((appending.Appender, "leased", _not_leased),)),

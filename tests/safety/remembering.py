@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from tests.safety import reader
 from watcher.core import policy
-from watcher.edge import writer
+from watcher.edge import verifier, writer
 from watcher.qwen import reading, records, titles, versions
 from watcher.qwen.reading import ReadAt, Reading, read_state
 
@@ -24,9 +24,9 @@ def remembered() -> Iterator[None]:
     with ExitStack() as stack:
         for owner, name, pure in (
             (reading, "decode", records.decode),
-            (writer, "events_of", reading.events_of),
+            (verifier, "events_of", reading.events_of),
             (writer, "read_title", titles.read_title),
-            (writer, "torn_titles", titles.torn_titles),
+            (verifier, "torn_titles", titles.torn_titles),
             (versions, "parse_version", versions.parse_version),
         ):
             stack.enter_context(patch.object(owner, name, kept(pure)))
