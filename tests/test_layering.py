@@ -42,6 +42,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "work": (
         "watcher.recording",
         "watcher.appending",
+        "watcher.retries",
+        "watcher.title_journal",
         "watcher.signals",
         "watcher.drafting",
         "watcher.facts",

@@ -7,7 +7,7 @@ and brings back what another program's memory wrote over.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from watcher.appending import Appender, Noted, Purpose, RuleFor, StoreIntents
@@ -15,11 +15,10 @@ from watcher.core.decisions import Skip, WaitUntil
 from watcher.core.events import TitleSource
 from watcher.core.generation import Kind
 from watcher.core.owner import Ownership
-from watcher.core.policy import OurTitle, heal_wanted, reanchor_wanted, turn_over
-from watcher.core.reasons import Reason
+from watcher.core.policy import heal_wanted, reanchor_wanted, turn_over
 from watcher.core.recap_delivery import DeliveryFacts, KeptRecap, decide_delivery
 from watcher.core.session import SessionState
-from watcher.core.undo import TitleWrite, newest_not_undone, put_back_by_memory
+from watcher.core.undo import put_back_by_memory
 from watcher.core.write_rules import (
     Circumstances,
     RecapBasis,
@@ -32,37 +31,19 @@ from watcher.core.write_rules import (
     requested_title,
     title_again,
 )
-from watcher.core.writing import Declined, Failed, Payload, SessionFile, WriteOutcome, Written
+from watcher.core.writing import Declined, Payload, SessionFile, WriteOutcome, Written
 from watcher.edge.leases import lease_state
-from watcher.edge.store import JournalEntry, JournalKind, Pending, PendingKind, Store
+from watcher.edge.store import JournalKind, Pending, PendingKind, Store
 from watcher.edge.writer import SessionWriter
 from watcher.qwen.paths import SessionRef
 from watcher.qwen.reading import Reading
 from watcher.qwen.versions import unsupported
+from watcher.retries import LOCKED_RETRY_SECONDS, Retry, retry_after, soonest
+from watcher.title_journal import TitleJournal
 
 __all__ = ["Recorder", "Retry", "StoreIntents"]
 
-LOCKED_RETRY_SECONDS: Final = 10.0
-WORKING_RETRY_SECONDS: Final = 15.0
-FAILED_RETRY_SECONDS: Final = 300.0
-
 _BY_USER: Final = (PendingKind.MANUAL_TITLE, PendingKind.UNDO)
-
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """Something waits; look again at `at` (seconds since the epoch), or only when an event changes it (None)."""
-
-    at: float | None
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """A title that was given through this program: where its record begins, and all records that we wrote by then."""
-
-    offset: int
-    ours: frozenset[str]
 
 
 class Recorder:
@@ -84,6 +65,7 @@ class Recorder:
         self._store = store
         self._ownership = ownership
         self._clock = clock
+        self.titles = TitleJournal(store, clock)
         self._appender = Appender(
             store, writer, ownership=ownership, refused_mount=refused_mount, clock=clock, lease=lease
         )
@@ -152,10 +134,10 @@ class Recorder:
         for old in (PendingKind.TITLE, *_BY_USER):
             self._store.drop_pending(ref.session_id, old)
         # A CLI holds a title (contract 3.2) when there was one that it can have read, or when it wrote meanwhile.
-        entry = self._entry_of(ref, outcome.uuid)
+        entry = self.titles.entry_of(ref, outcome.uuid)
         if not (titled or outcome.foreign) or entry is None or outcome.overruled:
             return outcome, False
-        self._keep_title(ref, kind, entry)
+        self.titles.keep(ref, kind, entry)
         if self._ownership(ref).owned:
             return outcome, True
         # Who read the file before our line has ended by now, its last words are in it, and one more look tells all.
@@ -179,7 +161,7 @@ class Recorder:
         purpose = Purpose(JournalKind.RECAP, model)
         outcome = self._appender.write(ref, lambda now: recap(text, basis, now), known, purpose)
         if isinstance(outcome, Written) and self._ownership(ref).owned:
-            entry = self._entry_of(ref, outcome.uuid)
+            entry = self.titles.entry_of(ref, outcome.uuid)
             self.keep_text(ref, Kind.RECAP, text, model, basis.turn, seq=entry.seq if entry else 0)
         return outcome
 
@@ -236,7 +218,7 @@ class Recorder:
             # Since `state` was read its owner may have written its last words, and nothing may be dropped for that.
             look = self._appender.look(ref, known)
             if not isinstance(look, SessionFile):
-                return self._retry_after(look)
+                return retry_after(look, self._clock())
             state = look.state
         for each in waiting:
             if each.kind in _BY_USER:
@@ -247,7 +229,7 @@ class Recorder:
             if each.kind not in _BY_USER:
                 facts = replace(self.delivery_facts(ref, each, state, still_since), ownership=owners)
                 retries.append(self._deliver_text(ref, each, facts, known))
-        return _soonest([retry for retry in retries if retry is not None])
+        return soonest(retries)
 
     def _deliver_user_title(
         self, ref: SessionRef, each: Pending, state: SessionState, known: Reading | None, *, owned: bool
@@ -255,7 +237,7 @@ class Recorder:
         if owned:
             return Retry(None, "the user's title is put last again when the session closes")
         source = TitleSource(each.source or TitleSource.MANUAL.value)
-        given = self._given(ref, each)
+        given = self.titles.given(ref, each)
         if not put_back_by_memory(state.titles, given.ours, each.text, source, given.offset):
             self._store.drop_pending(ref.session_id, each.kind)
             return None
@@ -271,7 +253,7 @@ class Recorder:
         self, ref: SessionRef, state: SessionState, size: int, still_since: float, known: Reading | None
     ) -> Retry | None:
         """The user's title over an old one of ours (design promise 2); our own once it is out of sight (design 6)."""
-        ours = self.our_titles(ref.session_id)
+        ours = self.titles.our_titles(ref.session_id)
         heal = heal_wanted(state, ours) is not None
         if not heal and reanchor_wanted(state, size, ours) is None:
             return None
@@ -291,12 +273,11 @@ class Recorder:
         if isinstance(running, WaitUntil):
             return Retry(running.at, running.detail)
         if heal:
-            return self._retry_after(
-                self._appender.write(ref, lambda now: healed_title(ours, now), known, Purpose(JournalKind.HEAL))
-            )
-        return self._retry_after(
-            self._appender.write(ref, lambda now: title_again(ours, now), known, Purpose(JournalKind.REANCHOR))
-        )
+            outcome = self._appender.write(ref, lambda now: healed_title(ours, now), known, Purpose(JournalKind.HEAL))
+        else:
+            purpose = Purpose(JournalKind.REANCHOR)
+            outcome = self._appender.write(ref, lambda now: title_again(ours, now), known, purpose)
+        return retry_after(outcome, self._clock())
 
     def _deliver_text(
         self, ref: SessionRef, each: Pending, facts: DeliveryFacts, known: Reading | None
@@ -345,22 +326,10 @@ class Recorder:
 
     def _settle(self, ref: SessionRef, each: Pending, outcome: WriteOutcome) -> Retry | None:
         """Keep what may still be written, forget what was written or never will be."""
-        retry = self._retry_after(outcome)
+        retry = retry_after(outcome, self._clock())
         if retry is None:
             self._store.drop_pending(ref.session_id, each.kind)
         return retry
-
-    def _retry_after(self, outcome: WriteOutcome) -> Retry | None:
-        now = self._clock()
-        if isinstance(outcome, Declined) and outcome.reason is Reason.LOCKED:
-            return Retry(now + LOCKED_RETRY_SECONDS, outcome.detail)
-        if isinstance(outcome, Declined) and outcome.reason is Reason.WORKING:
-            return Retry(now + WORKING_RETRY_SECONDS, outcome.detail)
-        if isinstance(outcome, Declined) and outcome.reason is Reason.PAUSED:
-            return Retry(None, outcome.detail)
-        if isinstance(outcome, Failed) and not outcome.anomaly:
-            return Retry(now + FAILED_RETRY_SECONDS, outcome.detail)
-        return None
 
     # -- after a crash ------------------------------------------------------------------------------------------------
 
@@ -369,57 +338,3 @@ class Recorder:
         or a disk.
         """
         return self._appender.recover(ref_of)
-
-    # -- what we know of our own titles -------------------------------------------------------------------------------
-
-    def our_titles(self, session_id: str) -> tuple[OurTitle, ...]:
-        """The titles that we wrote to this session, oldest first, each with where it was last given: one that was only
-        brought back into sight counts as given before.
-        """
-        found: dict[tuple[str, TitleSource], OurTitle] = {}
-        for entry in self._store.our_titles(session_id):
-            key = (entry.text, TitleSource(entry.source))
-            before = found.pop(key, OurTitle(*key, frozenset(), entry.offset))
-            again = entry.kind is JournalKind.REANCHOR
-            found[key] = OurTitle(*key, before.uuids | set(entry.uuids), before.offset if again else entry.offset)
-        return tuple(found.values())
-
-    def newest_title(self, session_id: str) -> TitleWrite | None:
-        """The newest title that we wrote to this session and that no `undo` has taken back."""
-        return newest_not_undone(
-            TitleWrite(entry.text, entry.offset, undoes=entry.kind is JournalKind.UNDO)
-            for entry in self._store.our_titles(session_id)
-            if entry.kind in (JournalKind.TITLE, JournalKind.UNDO)
-        )
-
-    def _entry_of(self, ref: SessionRef, record_uuid: str) -> JournalEntry | None:
-        entries = self._store.entries(session_id=ref.session_id)
-        return next((entry for entry in reversed(entries) if record_uuid in entry.uuids), None)
-
-    def _given(self, ref: SessionRef, each: Pending) -> _Given:
-        entry = self._store.entry(each.journal_seq)
-        entries = self._store.our_titles(ref.session_id)
-        return _Given(
-            entry.offset if entry else 0,
-            frozenset(uuid for one in entries for uuid in one.uuids),
-        )
-
-    def _keep_title(self, ref: SessionRef, kind: PendingKind, entry: JournalEntry) -> None:
-        self._store.put_pending(
-            Pending(
-                session_id=ref.session_id,
-                kind=kind,
-                path=ref.path,
-                created_at=self._clock(),
-                text=entry.text,
-                source=entry.source,
-                journal_seq=entry.seq,
-            )
-        )
-
-
-def _soonest(retries: list[Retry]) -> Retry | None:
-    timed = [retry for retry in retries if retry.at is not None]
-    if timed:
-        return min(timed, key=lambda retry: retry.at or 0.0)
-    return retries[0] if retries else None

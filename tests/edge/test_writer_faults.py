@@ -574,6 +574,19 @@ def test_a_file_brought_back_from_a_backup_is_repaired(bench: Bench, tmp_path: P
     assert bench.session.tail in chain_of(bench.session.records())
 
 
+def test_a_file_brought_back_from_a_backup_keeps_its_time(bench: Bench, tmp_path: Path) -> None:
+    """Nothing in it needs a correction, and the time that was to be put back is another file's."""
+    bench.at("sync", die)
+    with pytest.raises(Cut):
+        bench.write()
+    copy = tmp_path / "copy"
+    copy.write_bytes(bench.data)
+    copy.replace(bench.session.path)
+    bench.session.set_mtime(OLD + 7)
+    assert isinstance(bench.recover(), Written)
+    assert bench.mtime == OLD + 7
+
+
 def test_a_file_of_other_content_is_not_touched_by_recovery(bench: Bench) -> None:
     """Another session, or an older state of this one, at the same path."""
     bench.at("sync", die)

@@ -132,7 +132,7 @@ def _conclude(done: list[Done], seconds: float, *, every_row: bool) -> int:
             reached[row[0]] += count
     print(f"\nrows of contract 4.3 reached: {', '.join(f'{row} {count}' for row, count in reached.items())}")
     for reason, count in summary.excluded.most_common():
-        print(f"left out, {count} times: {reason}")
+        print(f"left, {count} times: {reason}")
     for skipped in tally.skipped:
         print(f"SKIPPED: {skipped}")
     for violation in tally.violations:

@@ -29,6 +29,7 @@ from watcher.qwen import records
 from watcher.qwen.jsonl import split_lines
 from watcher.qwen.reading import Reading
 from watcher.recording import Recorder
+from watcher.title_journal import TitleJournal
 
 Patch = tuple[object, str, object]
 """Where, which name, and what stands there instead."""
@@ -189,13 +190,6 @@ class _NoRecovery(Recorder):
         return 0
 
 
-class _ForgetsWishes(Recorder):
-    """Does not keep what a user gave to a session whose CLI holds another title."""
-
-    def _keep_title(self, ref: Any, kind: Any, entry: Any) -> None:
-        return
-
-
 def _nothing(*_: object, **__: object) -> None:
     return None
 
@@ -320,7 +314,7 @@ MUTANTS: tuple[Mutant, ...] = (
         patches=((recording, "reanchor_wanted", _eager_again), (write_rules, "reanchor_wanted", _eager_again)),
     ),
     Mutant("out of sight for ever", "out of sight", 3, 1, ((recording, "reanchor_wanted", _nothing),)),
-    Mutant("the user's wish is not kept", "the user's wishes", build=Build(recorder=_ForgetsWishes)),
+    Mutant("the user's wish is not kept", "the user's wishes", patches=((TitleJournal, "keep", _nothing),)),
     Mutant(
         "the user's wish over a newer rename",
         "the user's wishes",

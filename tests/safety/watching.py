@@ -146,7 +146,7 @@ class Procedure:
             found.add("name")
         if state.title is not None and ("title", "auto", "Q") not in given:
             found.add("auto")
-        newest = self.recorder.newest_title(SESSION)
+        newest = self.recorder.titles.newest_title(SESSION)
         if newest is not None and state.title is not None and state.title.title == newest.title:
             found.add("undo")
         return found
@@ -223,7 +223,7 @@ def _auto(procedure: Procedure) -> WriteOutcome:
 
 def _undo(procedure: Procedure) -> WriteOutcome | None:
     reading = procedure.reading()
-    newest = procedure.recorder.newest_title(SESSION)
+    newest = procedure.recorder.titles.newest_title(SESSION)
     if newest is None:
         return None
     title, source = title_before(reading.state.titles, newest.offset)

@@ -102,7 +102,7 @@ def undo_session(session: str) -> int:
 
 
 def _title_to_put_back(place: Workplace, ref: SessionRef, reading: Reading) -> tuple[str, TitleSource]:
-    ours = place.recorder.newest_title(ref.session_id)
+    ours = place.recorder.titles.newest_title(ref.session_id)
     if ours is None:
         entries = place.store.our_titles(ref.session_id)
         detail = "what we wrote was taken back already" if entries else "we gave this session no title"
