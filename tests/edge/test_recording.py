@@ -256,13 +256,10 @@ class Meanwhile(RealFiles):
         self._todo.pop("write", lambda: None)()
         return super().write(fd, data)
 
-    def set_times(self, fd: int, atime_ns: int, mtime_ns: int) -> None:
-        super().set_times(fd, atime_ns, mtime_ns)
-        self._todo.pop("behind", lambda: None)()
-
-    def touch_now(self, fd: int) -> None:
-        super().touch_now(fd)
-        self._todo.pop("behind", lambda: None)()
+    def close(self, fd: int) -> None:
+        super().close(fd)
+        if "write" not in self._todo:
+            self._todo.pop("behind", lambda: None)()
 
 
 @pytest.mark.parametrize("raced", [False, True])

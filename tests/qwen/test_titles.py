@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.qwen.building import encoded, file_of, record, said, titled
 from watcher.core.events import TitleSource
 from watcher.qwen.contract import WINDOW_BYTES
-from watcher.qwen.titles import Evidence, PickerTitle, first_prompt, read_title
+from watcher.qwen.jsonl import split_lines
+from watcher.qwen.titles import Evidence, PickerTitle, first_prompt, read_title, torn_titles
 
 
 def shown(data: bytes) -> PickerTitle | None:
@@ -175,3 +176,27 @@ def test_a_line_cut_at_the_end_of_the_head_is_not_seen() -> None:
     """Half a record is no record."""
     data = file_of(said("a", None, "user", "hello"))
     assert first_prompt(data[:-5]) == ""
+
+
+def torn(data: bytes, *ours: str) -> list[tuple[str, TitleSource | None, str]]:
+    """The titles on lines that are no whole records."""
+    found = (title for line in split_lines(data) for title in torn_titles(line, ours))
+    return [(each.title, each.source, each.uuid) for each in found]
+
+
+def test_a_name_that_was_cut_off_is_found_on_its_line() -> None:
+    """Vector T09; a whole record is none, and neither is a line that was cut before its name."""
+    whole = file_of(titled("a", None, "One", "manual"))
+    assert torn(whole) == []
+    assert torn(whole[: whole.index(b'"titleSource"')]) == [("One", None, "")]
+    assert torn(whole[:40]) == []
+
+
+def test_a_record_of_ours_on_a_cut_line_is_known() -> None:
+    """What stood before it counts on its own; what the whole line shows is ours."""
+    name = file_of(titled("a", None, "One", "manual"))
+    ours = file_of(titled("b", "a", "Two"))
+    data = name[: name.index(b'"titleSource"')] + ours
+    assert torn(data, "b") == [("One", None, ""), ("Two", TitleSource.AUTO, "b")]
+    assert torn(name[:40] + ours, "b") == [("Two", TitleSource.AUTO, "b")]
+    assert torn(ours, "b") == []
