@@ -403,6 +403,17 @@ def test_a_name_between_look_and_write_is_put_last_with_the_whole_chain(bench: B
     assert bench.session.tail in chain_of(bench.session.records())
 
 
+def test_a_name_between_look_and_write_is_put_last_though_a_turn_followed(bench: Bench) -> None:
+    """The record behind ours makes ours a harmless side branch, but ours still hides the name."""
+    bench.at("write", lambda: bench.session.title("My name", "manual"))
+    bench.at("sync", lambda: bench.session.user("and the logout"))
+    outcome = bench.write()
+    assert isinstance(outcome, Written)
+    assert (outcome.healed, outcome.repairs) == (True, 1)
+    assert reader.shown_title(bench.data) == ("My name", "manual")
+    assert bench.session.tail in chain_of(bench.session.records())
+
+
 def torn_name(session: Transcript) -> None:
     """A process dies inside its own write of a name; the picker shows it (vector T09)."""
     record = session.record("system", subtype="custom_title", systemPayload={"customTitle": "Torn", "titleSource": "x"})
