@@ -207,12 +207,14 @@ def test_the_config_variable_chooses_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A directory in place of the file, or a file that is not UTF-8, is a ConfigError and no traceback."""
+    """A directory in place of the file, a file that is not UTF-8 or has no end, is a ConfigError and no traceback."""
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(HOME, path=tmp_path)
     (tmp_path / "latin.toml").write_bytes(b"# caf\xe9\n")
     with pytest.raises(ConfigError, match="not UTF-8"):
         load_config(HOME, path=tmp_path / "latin.toml")
+    with pytest.raises(ConfigError, match="larger than 1024 KiB"):
+        load_config(HOME, path=Path("/dev/zero"))
 
 
 def test_a_byte_order_mark_is_accepted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ and brings back what another program's memory wrote over.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -196,7 +197,7 @@ class Recorder:
         """
         paused = self._store.paused(self._clock())
         if paused is not None:
-            return "paused until `resume`" if paused.until is None else f"paused until {paused.until:.0f}"
+            return f"paused until {'`resume`' if paused.until is None else _people_time(paused.until)}"
         return self._appender.braked(session_id)
 
     # -- what is due without a model call -----------------------------------------------------------------------------
@@ -338,3 +339,8 @@ class Recorder:
         or a disk.
         """
         return self._appender.recover(ref_of)
+
+
+def _people_time(seconds: float) -> str:
+    """In the user's own zone, as `pause` says it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

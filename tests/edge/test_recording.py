@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
@@ -464,6 +465,7 @@ def test_a_pause_ends_by_itself_and_lasts_over_a_restart(house: House) -> None:
     """`pause --for 2h`."""
     house.store.pause(NOW + 7200)
     house.restart()
+    assert re.fullmatch(r"paused until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d", house.recorder.stopped(house.ref.session_id))
     house.recorder.keep_text(house.ref, Kind.TITLE, "Kept words", "m", house.state.turn)
     assert house.deliver() is not None
     house.now += 7201

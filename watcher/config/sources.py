@@ -21,6 +21,7 @@ from watcher.paths import CONFIG_VARIABLE, STATE_DIR_VARIABLE, config_path, home
 
 PLAIN_VARIABLES = (CONFIG_VARIABLE, STATE_DIR_VARIABLE)
 """The variables of this program that are not configuration keys."""
+MAX_CONFIG_BYTES = 1024 * 1024
 
 
 def load_config(
@@ -82,8 +83,12 @@ def check_text(text: str, file: Path, environ: Mapping[str, str]) -> None:
 def read_config_text(file: Path) -> str | None:
     """The text of a configuration file, None when there is none. Raises ConfigError when it cannot be read."""
     try:
+        with file.open("rb") as stream:
+            data = stream.read(MAX_CONFIG_BYTES + 1)
+        if len(data) > MAX_CONFIG_BYTES:
+            raise ConfigError(f"{file}: larger than {MAX_CONFIG_BYTES // 1024} KiB, so it is no configuration")
         # A byte order mark, as some editors write it, is no reason to refuse a file.
-        return file.read_bytes().decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except FileNotFoundError:
         return None
     except OSError as error:
