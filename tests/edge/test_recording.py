@@ -694,7 +694,7 @@ def test_what_a_command_writes_meanwhile_is_not_told_as_ours(house: House, noted
     command = House(house.folder, house.session)
 
     def given_meanwhile(_: SessionRef) -> Ownership:
-        if noted and not command.recorder.our_titles(command.ref.session_id):
+        if noted and not command.store.our_titles(command.ref.session_id):
             assert isinstance(command.title("Given by a command"), Written)
         return owners()
 
