@@ -28,7 +28,8 @@ from watcher.config import load_config
 from watcher.edge.hooks import Hooks
 from watcher.edge.store import JournalEntry, JournalKind, Store
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "recipes.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "recipes.md"
 HOSTILE = (
     ("$(touch pwned) `touch pwned` ${x:-$(pwned)} ; pwned", "You $(pwned) and `pwned` & pwned | pwned > pwned."),
     ("#(touch pwned) #{host} ##[fg=red]x #[bg=red]y #H #", "See #(pwned), #{session_name}, ###{x} and #[reverse]this."),
@@ -279,3 +280,12 @@ def record(store: Store, title: str, recap: str) -> None:
     for kind, text in ((JournalKind.TITLE, title), (JournalKind.RECAP, recap)):
         entry = JournalEntry(kind=kind, session_id=SESSION, path="x", cwd=SHOP, at=time.time(), text=text)
         store.record(entry)
+
+
+def test_the_recipes_of_the_readme_are_those_of_the_page() -> None:
+    """What is tried here is what most people read."""
+    readme, page = (ROOT / "README.md").read_text(), PAGE.read_text()
+    recipes = readme[readme.index("### Recipes") : readme.index("### For other programs")]
+    blocks = re.findall(r"^```\w+\n.*?^```", recipes, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 4
+    assert [block for block in blocks if block not in page] == []
