@@ -147,6 +147,11 @@ class World:
         """The same, had we never written."""
         return [node.uuid for node in native.mirror_chain(self.mirror) if node.kind != "t"]
 
+    def turns_brought_back(self) -> list[str]:
+        """Where the session was loaded too early and got no more than a title since: what that hid has come back."""
+        said = [node.uuid for node in self.mirror if node.kind != "t"]
+        return [node.uuid for node in native.mirror_chain(self.mirror, said[-1]) if node.kind != "t"]
+
     @property
     def is_stale(self) -> bool:
         """Our record is the leaf, and does not know the last record of somebody else: a repair is due."""

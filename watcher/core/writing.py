@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from watcher.core.events import Event, TitleSet, TitleSource
+from watcher.core.events import Event, RecapShown, TitleSet, TitleSource
 from watcher.core.reasons import Reason
 from watcher.core.session import SessionState, fold_all
 
@@ -169,9 +169,9 @@ def judge(
     """What the bytes behind a write mean (contract 4.4, steps 6 and 7; design promise 2), and the state after them.
 
     `base` is the state that the write was decided on, `since` every event behind it, ours included; `ours` maps the
-    uuid of each record that we wrote to its parent. Two things need a correction: our record is the last conversation
-    record although another writer's stands before it, which its parent does not know; or a title that another writer
-    gave meanwhile is hidden behind ours.
+    uuid of each record that we wrote to its parent. Two things need a correction: the chain from the last conversation
+    record goes through a record of ours whose parent does not know what another writer put before it; or a title that
+    another writer gave meanwhile is hidden behind ours.
     """
     state = fold_all(base, since)
     foreign = fold_all(base, (event for event in since if event.uuid not in ours))
@@ -181,11 +181,32 @@ def judge(
         wanted = TitleLine(rival.title, rival.source or TitleSource.MANUAL)
         hidden = (state.title.title, state.title.source or TitleSource.MANUAL) != (wanted.title, wanted.source)
     leaf = state.leaf or ""
-    stale = leaf in ours and foreign.leaf not in (None, ours[leaf])
-    if not hidden and not stale:
+    unseen = _unseen(base, since, ours, leaf)
+    if not hidden and unseen is None:
         return Clean(overruled=rival is not None), state
-    parent = (foreign.leaf if leaf in ours else state.leaf) or leaf
+    parent = unseen or (foreign.leaf if leaf in ours else state.leaf) or leaf
     return Correct(wanted, parent), state
+
+
+def _unseen(base: SessionState, since: Sequence[Event], ours: Mapping[str, str], leaf: str) -> str | None:
+    """The last record that the chain from the leaf leaves out for the sake of a record of ours, None where none is.
+
+    Another watcher's title or recap, or a rename, may hang on our record by then: nothing that anybody would miss, so
+    the chain is still ours to put right. A turn that hangs on it is not.
+    """
+    side = dict(ours)
+    """Ours and what hangs on it, with the parent of each."""
+    for event in since:
+        if isinstance(event, TitleSet | RecapShown) and event.parent in side:
+            side.setdefault(event.uuid, event.parent)
+    if leaf not in side:
+        return None
+    others = fold_all(base, (event for event in since if event.uuid not in side)).leaf
+    met = {leaf}
+    while leaf in side and side[leaf] not in met:
+        leaf = side[leaf]
+        met.add(leaf)
+    return None if others in (None, leaf) else others
 
 
 def _rival(base: SessionState, since: Iterable[Event], ours: Mapping[str, str], payload: Payload) -> TitleSet | None:
