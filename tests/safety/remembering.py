@@ -69,9 +69,11 @@ def _remembered_read_state():  # type: ignore[no-untyped-def]
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """Millions of values that live long: looking through all of them for garbage takes longer than the exploration."""
+    """Millions of values that live long: only the youngest are looked through for garbage, few at a time, so that they
+    are still in the processor's cache.
+    """
     before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 1_000_000)
+    gc.set_threshold(2_000, 500, 1_000_000)
     try:
         yield
     finally:

@@ -121,17 +121,18 @@ def _name_out_of_sight() -> Setup:
 
 SETUPS: dict[str, Callable[[], Setup]] = {
     "one terminal": _one_terminal,
-    "the user's wishes": _users_wishes,
+    "hostile records": _hostile_records,
     "two terminals": _two_terminals,
+    "two watchers": _two_watchers,
+    "the user's wishes": _users_wishes,
     "killed and started again": _killed,
     "writer lease": _leased,
-    "hostile records": _hostile_records,
-    "hostile places": _hostile_places,
     "full disk": _full_disk,
-    "two watchers": _two_watchers,
     "out of sight": _out_of_sight,
+    "hostile places": _hostile_places,
     "a name out of sight": _name_out_of_sight,
 }
+"""The longest first, so that processes beside each other end together."""
 
 
 def setup(name: str, natives: int | None = None, ours: int | None = None, build: Build | None = None) -> Setup:
