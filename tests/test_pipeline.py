@@ -99,6 +99,21 @@ def test_only_what_moved_since_it_was_last_seen_counts(world: FakeWorld, pipelin
     assert len(world.calls) == 1
 
 
+def test_a_copy_that_is_still_being_made_is_not_new(world: FakeWorld, pipeline: Pipeline) -> None:
+    """It grows to the size of its original; only what comes beyond is new."""
+    half, whole = Story().turn(), Story().turn().turn()
+    world.originals[PATH] = whole.size
+    for story in (half, whole):
+        put(world, story)
+        pipeline.on_change(PATH)
+        advance(world, pipeline, 100)
+    assert world.calls == []
+    put(world, whole.turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    assert len(world.calls) == 1
+
+
 def test_a_text_that_is_locked_out_is_kept(world: FakeWorld, pipeline: Pipeline) -> None:
     """The write is refused for now: the text is stored, and no second call is made for it."""
     put(world, Story().turn())

@@ -111,13 +111,17 @@ class Desk:
         return found
 
     def baseline(self, path: str) -> int | None:
-        """The size at which an earlier run left the file; of a copy or a moved file, that of the session it is."""
+        """The size at which an earlier run left the file, None when it was never seen."""
         row = self._store.index_at(path)
-        if row is not None:
-            return row.size
+        return None if row is None else row.size
+
+    def original_size(self, path: str) -> int:
+        """The size of the session that a new file is a copy of, or was moved from; 0 for a new session."""
         session_id = session_id_of(path)
+        if self._store.index_at(path) is not None:
+            return 0
         rows = self._store.index_of_session(session_id) if session_id else []
-        return max((each.size for each in rows), default=None)
+        return max((each.size for each in rows), default=0)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 

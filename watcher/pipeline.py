@@ -96,6 +96,8 @@ class Tracked:
     seen: Seen
     still_since: float
     moved: bool
+    original: int = 0
+    """The size of the session that this one is a copy of: while it is copied it grows without anything new in it."""
     in_flight: set[Kind] = field(default_factory=set)
     said: dict[Kind, tuple[Reason | None, str]] = field(default_factory=dict)
     """The last decision that was logged for each kind, so that each is logged once."""
@@ -120,6 +122,11 @@ class World(Protocol):
 
     def baseline(self, path: str) -> int | None:
         """The size at which an earlier run left this file, None when it was never seen."""
+
+    def original_size(self, path: str) -> int:
+        """The size of the same session elsewhere, of which a file that was never seen is a copy; 0 when there is
+        none.
+        """
 
     def settle_seconds(self) -> float: ...
 
@@ -285,14 +292,14 @@ class Pipeline:
             self._forget(path)
             return None
         if session is None:
-            before = self._world.baseline(path)
-            still_since = min(now, seen.changed_at)
-            session = Tracked(path, seen, still_since, moved=before is None or seen.size > before)
+            before, original = self._world.baseline(path), self._world.original_size(path)
+            moved = seen.size > original if before is None else seen.size > before
+            session = Tracked(path, seen, min(now, seen.changed_at), moved, original)
             self._sessions[path] = session
             self._trim()
         elif seen.size != session.seen.size:
             session.still_since = now
-            session.moved = session.moved or seen.size > session.seen.size
+            session.moved = session.moved or seen.size > max(session.seen.size, session.original)
         session.seen = seen
         return session
 

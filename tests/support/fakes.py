@@ -32,6 +32,7 @@ class FakeWorld:
     clock: float = 1_800_000_000.0
     files: dict[str, FakeFile | Unsafe] = field(default_factory=dict)
     baselines: dict[str, int] = field(default_factory=dict)
+    originals: dict[str, int] = field(default_factory=dict)
     facts: TitleFacts = field(default_factory=lambda: TitleFacts(SessionState(), 0.0, model="m", calls_left=9))
     owners: set[str] = field(default_factory=set)
     changed_owners: set[str] = field(default_factory=set)
@@ -60,6 +61,9 @@ class FakeWorld:
 
     def baseline(self, path: str) -> int | None:
         return self.baselines.get(path)
+
+    def original_size(self, path: str) -> int:
+        return self.originals.get(path, 0)
 
     def decide(self, kind: Kind, session: Tracked, now: float) -> Decision:
         facts = replace(
