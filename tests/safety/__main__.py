@@ -63,7 +63,8 @@ def _explore(job: tuple[str, int | None, int | None]) -> Done:
 
 
 def _work(job: tuple[str, int | None, int | None]) -> Done:
-    print(f"{job[0]}: begun", flush=True)
+    sys.stdout.write(f"{job[0]}: begun\n")  # in one piece, beside another process
+    sys.stdout.flush()
     return _others() if job[0] == OTHERS else _explore(job)
 
 
