@@ -10,6 +10,7 @@ import itertools
 import json
 import re
 import shutil
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ from tests.support.acp import AcpClient
 from tests.support.chat_server import ChatServer, Gate, Kind, Reply
 from tests.support.multiplexer import Multiplexer, in_screen, in_tmux
 from tests.support.qwen_code import LATEST, VERSIONS, Chat, Home, broken_lines, recap_texts, record_text, records, turns
+from tests.support.ssh import SERVER, over_ssh
 from tests.support.stories import MODEL, Stage, Story, Told, told
 from tests.support.terminal import Terminal, squeeze, wait_until
 from tests.support.transcripts import chain_of
@@ -496,6 +498,37 @@ def in_tmux_the_recap_comes_as_anywhere_else(stage: Stage) -> None:
 def in_screen_the_recap_comes_as_anywhere_else(stage: Stage) -> None:
     """As in tmux."""
     _in_multiplexer(stage, "screen", in_screen)
+
+
+@story_of_latest
+def over_ssh_the_recap_comes_as_anywhere_else(stage: Stage) -> None:
+    """The terminal is the server's; keys from afar are its user's, and a lost connection closes it."""
+    if SERVER is None or shutil.which("ssh") is None:
+        pytest.skip("ssh with its server is not installed: recaps over ssh are untested here")
+    env, qwen, device = stage.env(), stage.home, stage.root / "tty"
+    tell = "import os, sys; open(sys.argv[1], 'w').write(os.ttyname(0)); os.execvp(sys.argv[2], sys.argv[2:])"
+    told_first = [sys.executable, "-I", "-c", tell, str(device), *qwen.qwen.argv()]
+    client = over_ssh(told_first, qwen.env(stage.server), qwen.project, stage.root / "ssh")
+    with Watching(env) as watching, Terminal(client, qwen.env(stage.server), qwen.project) as terminal:
+        terminal.wait_for("Type your message")
+        for number, prompt in enumerate(PROMPTS, 1):
+            terminal.send(prompt)
+            terminal.wait_for(prompt)
+            terminal.send("\r")
+            terminal.wait_for(f"Answer {number}.")
+        [session] = qwen.sessions()
+        wait_recaps(session, 1, watching)
+        wait_until(lambda: is_away(env, session.stem), "the absence", dump=watching.dump)
+        tty = Path(device.read_text())
+        typed_at = tty.stat().st_atime
+        terminal.press("left")
+        wait_until(lambda: tty.stat().st_atime > typed_at, "the key at the server's terminal")
+        assert not is_away(env, session.stem)
+        wait_until(lambda: is_away(env, session.stem), "the next absence", dump=watching.dump)
+        terminal.hangup()
+        wait_until(lambda: not qwen.registry(), "the end of Qwen Code")
+        assert_resumes_with_recap(stage, session.stem, *PROMPTS)
+    assert_delivered(stage, env, session, 1)
 
 
 # -- beside Qwen Code's own recaps -------------------------------------------------------------------------------------
