@@ -73,7 +73,7 @@ def seldom_collected() -> Iterator[None]:
     are still in the processor's cache.
     """
     before = gc.get_threshold()
-    gc.set_threshold(2_000, 500, 1_000_000)
+    gc.set_threshold(1_000, 5_000, 1_000_000)
     try:
         yield
     finally:

@@ -178,12 +178,17 @@ def _content_of(mirror: tuple[Node, ...]) -> set[str]:
     return {node.uuid for node in mirror if node.kind != "t"}
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
 def frozen(value: object) -> Any:
     """A JSON value as a hashable one."""
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Mapping):
-        return ("object", *((name, frozen(each)) for name, each in value.items()))
+        return ("object", *[(name, each if type(each) in _PLAIN else frozen(each)) for name, each in value.items()])
     if isinstance(value, list):
-        return ("array", *(frozen(each) for each in value))
+        return ("array", *[frozen(each) for each in value])
     return value
 
 
