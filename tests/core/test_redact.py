@@ -33,13 +33,16 @@ BY_KIND = [pytest.param(entry, id=f"{number:03}-{entry['kind']}") for number, en
 
 
 def test_the_corpora_are_those_that_were_fixed_before_the_detector_was_written() -> None:
-    """Both corpora were committed first; whoever changes one afterwards has to say so here."""
+    """Both corpora were committed first; whoever changes one afterwards has to say so here.
+
+    Since then the host of one npm token became a reserved example name.
+    """
     digests = {
         name: hashlib.sha256((DATA / name).read_bytes()).hexdigest()
         for name in ("secrets_corpus.json", "clean_corpus.json")
     }
     assert digests == {
-        "secrets_corpus.json": "e3e37f119acb9615872a29bb04252bdfdca1d0d83cb1092b0837b096c082c37f",
+        "secrets_corpus.json": "8742aea94eeba08259f698b66921a16b6c1eebf17aac7c525eafe30ec1e8e7ca",
         "clean_corpus.json": "243f9351d2152cb3f8052fe72f5ed36238df6743fd0dddc997778b952deb0492",
     }
 
