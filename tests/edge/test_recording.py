@@ -881,6 +881,7 @@ def journaled(folder: Path, session: Transcript) -> list[str]:
         house.store.close()
 
 
+@pytest.mark.slow
 def test_many_writers_at_once_lose_nothing(tmp_path: Path, session: Transcript) -> None:
     """Report A9: names, undos and the watcher from different state directories, and a terminal that goes on, 500
     rounds: no line is torn, every accepted operation is there once, every turn is there.

@@ -7,6 +7,8 @@ import pty
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.scenarios.conftest import FakeHome
 from tests.scenarios.test_recaps import RECAP, owned_session, recap_env, wait_recap
 from tests.support.chat_server import ChatServer
@@ -17,6 +19,8 @@ from tests.support.watching import Watching
 from watcher.core.presence import TERMINAL_STEP_SECONDS
 
 AWAY_SECONDS = 3.0
+
+pytestmark = pytest.mark.slow
 
 OUTLIVES_ITS_TERMINAL = """
 import os, signal, sys

@@ -17,6 +17,8 @@ from tests.support.terminal import wait_until
 from tests.support.transcripts import Transcript
 from tests.support.watching import Watching
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(name="server")
 def _server(server: ChatServer) -> ChatServer:

@@ -348,6 +348,7 @@ def test_the_end_of_an_owner_that_a_restarted_watcher_never_saw_come_is_noticed(
     assert len(server.requests()) == 1
 
 
+@pytest.mark.slow
 def test_a_failed_call_does_not_forget_the_recap_before_it(
     home: FakeHome, server: ChatServer, env: dict[str, str]
 ) -> None:

@@ -28,6 +28,8 @@ from tests.support.watching import REPOSITORY, Watching
 from watcher.api.client import ask
 from watcher.paths import socket_path
 
+pytestmark = pytest.mark.slow
+
 SESSIONS = 6
 AT_ONCE = 2
 AWAY_SECONDS = 8.0
