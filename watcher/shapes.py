@@ -13,7 +13,7 @@ def iso(seconds: float | None) -> str | None:
     """ISO 8601 in UTC with milliseconds, as every JSON shape of design 4 has it; None for None."""
     if seconds is None:
         return None
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.fromtimestamp(round(seconds, 3), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def entry_as_dict(entry: JournalEntry) -> dict[str, Any]:
