@@ -26,7 +26,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "log": ("watcher.log", "watcher.log_lines"),
     "sdnotify": ("watcher.sdnotify",),
     "files": ("watcher.edge.files", "watcher.edge.lines", "watcher.edge.verifier", "watcher.edge.writer"),
-    "changes": ("watcher.edge.changes", "watcher.edge.change_values"),
+    "changes": (
+        "watcher.edge.changes",
+        "watcher.edge.change_handlers",
+        "watcher.edge.change_values",
+        "watcher.edge.inotify_shortcuts",
+    ),
     "liveness": ("watcher.edge.liveness", "watcher.edge.record_files", "watcher.edge.unregistered"),
     "store": (
         "watcher.edge.store",

@@ -215,9 +215,10 @@ class Daemon:
             item = self._inbox.get(wait)
             if self._stop_asked:
                 return  # whatever waits before it: the next start finds it again
-            self._renew_instance()
             try:
                 self._turn(item)
+            except AlreadyRunningError:
+                raise
             except Exception as error:  # noqa: BLE001 - a fault in one session must not end the service for all
                 self._log.error(LogEvent.INTERNAL_ERROR, **{LogKey.DETAIL: where_it_failed(error)})
             if next_beat is not None and watchdog and time.monotonic() >= next_beat:
@@ -225,8 +226,8 @@ class Daemon:
                 next_beat = time.monotonic() + watchdog
 
     def _renew_instance(self) -> None:
-        """Before anything is done: a state directory that is not the one that we hold may be somebody else's by now.
-        Raises `AlreadyRunningError` when it is.
+        """Before anything is decided or written: a state directory that is not the one that we hold may be somebody
+        else's by now. Raises `AlreadyRunningError` when it is.
         """
         with self._state_trouble_told():
             if self._instance.renew():
@@ -241,6 +242,7 @@ class Daemon:
             if not self._is_due(self._place.clock()):
                 return
             item = None
+        self._renew_instance()
         with self._state_trouble_told():
             self._begin_anew()
         with self._state_trouble_told():

@@ -19,6 +19,7 @@ class Instance:
     def __init__(self, directory: Path) -> None:
         """Raises `AlreadyRunningError` with the holder's pid, `StateError` when the directory cannot be used."""
         self._directory = directory
+        self._path = str(directory / LOCK_NAME)
         self._fd = _lock(directory)
 
     def renew(self) -> bool:
@@ -26,7 +27,7 @@ class Instance:
         nothing else. True when that was so. Raises as at first, and goes on holding the old one.
         """
         try:
-            named = os.lstat(self._directory / LOCK_NAME)
+            named = os.lstat(self._path)
         except OSError:
             named = None
         if named is not None and os.path.samestat(named, os.fstat(self._fd)):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import queue
 import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,11 +74,16 @@ class Feed:
         assert condition(), self.feed.states
 
     def settle(self, path: Path) -> list[Change]:
-        """Everything said until a fresh touch of `path` arrives; that touch is not returned."""
+        """Everything said until a fresh touch of `path`, and a file made beside it after that, arrive; these are not
+        returned. What tells of bytes in a file overtakes all other events, so a new file must come last.
+        """
         self.seen.clear()
         append(path)
-        self.wait_for(Touched(str(path)))
-        return [value for value in self.seen if value != Touched(str(path))]
+        last = path.with_name(f"{uuid.uuid4()}.jsonl")
+        last.touch()
+        known = {Touched(str(path)), Touched(str(last))}
+        self.wait_for(*known)
+        return [value for value in self.seen if value not in known]
 
     @property
     def modes(self) -> list[Mode]:
@@ -275,6 +282,31 @@ def test_verify_finds_what_raises_no_event(home: Path, tmp_path: Path) -> None:
         (tmp_path / "away").rename(home)
         assert set(feed.feed.verify()) == {feed.projects, feed.registry}
         feed.settle(home / "projects" / "-p" / "chats" / f"{ID}.jsonl")
+
+
+@linux_only
+def test_an_append_waits_for_no_other_event(home: Path, chats: Path) -> None:
+    """Bytes in a known file are told while another event is still being dealt with, in the thread that reads first."""
+    path, let_go = chats / f"{ID}.jsonl", threading.Event()
+    append(path)
+    told: queue.SimpleQueue[Change] = queue.SimpleQueue()
+
+    def sink(value: Change) -> None:
+        told.put(value)
+        if isinstance(value, TreeChanged):
+            let_go.wait(4 * DEADLINE_SECONDS)
+
+    feed = ChangeFeed([Root(str(home / "projects"), RootKind.PROJECTS)], sink)
+    feed.start()
+    try:
+        make_project(home, "-q")
+        while not isinstance(told.get(timeout=DEADLINE_SECONDS), TreeChanged):
+            pass
+        append(path)
+        assert told.get(timeout=DEADLINE_SECONDS) == Touched(str(path))
+    finally:
+        let_go.set()
+        feed.stop()
 
 
 @linux_only

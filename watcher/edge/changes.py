@@ -11,12 +11,10 @@ MODIFY, ATTRIB, CREATE, DELETE, MOVED_FROM, MOVED_TO and DELETE_SELF, but neithe
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import stat
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,21 +33,17 @@ from watchdog.events import (
 )
 from watchdog.observers import Observer
 
+from watcher.edge.change_handlers import AnchorHandler, RootHandler
 from watcher.edge.change_values import (
     Backend,
     Change,
     Mode,
-    RegistryTouched,
     RescanAll,
     Root,
     RootKind,
-    RootsChanged,
     RootState,
-    SidecarTouched,
-    Touched,
-    TreeChanged,
 )
-from watcher.qwen.contract import CHATS_DIR, registry_pid_of, session_id_of
+from watcher.edge.inotify_shortcuts import quieten_watchdog, take_shortcuts
 
 if TYPE_CHECKING:
     from watchdog.observers.api import BaseObserver, ObservedWatch
@@ -62,14 +56,12 @@ _ALL_EVENTS: Final[list[type[FileSystemEvent]]] = [
     FileMovedEvent,
     FileDeletedEvent,
 ]
-_KINDS: Final = tuple(_ALL_EVENTS)
-_SIDECAR_END: Final = ".runtime.json"
 _ANCHOR_ROUNDS: Final = 4
 
 
 @dataclass(slots=True)
 class _Scheduled:
-    handler: _RootHandler | _AnchorHandler
+    handler: RootHandler | AnchorHandler
     watch: ObservedWatch
     identity: tuple[int, int]
 
@@ -154,7 +146,7 @@ class ChangeFeed:
         self._states.clear()
         if self._refused:
             return
-        _quieten_watchdog()
+        quieten_watchdog()
         try:
             self._observer = self._make_observer()
             self._observer.start()
@@ -196,39 +188,19 @@ class ChangeFeed:
         identity = _identity(resolved)
         if identity is None or self._observer is None:
             return False
-        handler = _RootHandler(root, resolved, self._sink)
+        handler = RootHandler(root, resolved, self._sink)
         recursive = root.kind is RootKind.PROJECTS
         try:
             watch = self._observer.schedule(handler, resolved, recursive=recursive, event_filter=_ALL_EVENTS)
         except (FileNotFoundError, NotADirectoryError):
             return False
         self._scheduled[root] = _Scheduled(handler, watch, identity)
-        self._shortcut(watch, handler)
+        for emitter in self._emitters(watch):
+            take_shortcuts(emitter, handler.dispatch, handler.modified, self._dropped)
         return True
 
-    def _shortcut(self, watch: ObservedWatch, handler: _RootHandler) -> None:
-        """Two things that watchdog's inotify emitter leaves to be wished; without its parts all works, only later.
-
-        It hands events to a second thread, which costs as much again as all the rest: sort them at once instead. And it
-        only logs that the kernel dropped events. The rescan must come after it has set its watches anew, so it cannot
-        be started by the log line, which comes before.
-        """
-        for emitter in self._emitters(watch):
-            group: Any = getattr(emitter, "_inotify", None)
-            rebuild = getattr(group, "on_queue_overflow", None)
-            if rebuild is None:
-                continue
-
-            def overflowed(rebuild: Callable[[], None] = rebuild) -> None:
-                rebuild()
-                self._sink(RescanAll("the kernel dropped file events"))
-
-            def sort(event: FileSystemEvent) -> None:
-                if isinstance(event, _KINDS):
-                    handler.dispatch(event)
-
-            group.on_queue_overflow = overflowed
-            emitter.queue_event = sort
+    def _dropped(self) -> None:
+        self._sink(RescanAll("the kernel dropped file events"))
 
     # -- parents of roots ----------------------------------------------------------------------------------------------
 
@@ -274,7 +246,7 @@ class ChangeFeed:
         identity = _identity(path)
         if identity is None or self._observer is None:
             return
-        handler = _AnchorHandler(path, targets, self._sink)
+        handler = AnchorHandler(path, targets, self._sink)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             watch = self._observer.schedule(handler, path, recursive=False, event_filter=_DIR_EVENTS)
             self._anchors[path] = _Scheduled(handler, watch, identity)
@@ -305,81 +277,6 @@ class ChangeFeed:
         self._refused = self._explain(error)
         self.stop()
         self._states.clear()
-
-
-class _RootHandler(FileSystemEventHandler):
-    """Turns paths below one root into values, in watchdog's thread."""
-
-    def __init__(self, root: Root, resolved: str, sink: Callable[[Change], None]) -> None:
-        self.targets: tuple[str, ...] = (resolved,)
-        self.lost = False
-        self._shown = root.path.rstrip("/")
-        self._prefix = resolved.rstrip("/") + "/"
-        self._sink = sink
-        self._sort = self._sort_project if root.kind is RootKind.PROJECTS else self._sort_registry
-
-    def dispatch(self, event: FileSystemEvent) -> None:
-        self._take(os.fsdecode(event.src_path), is_directory=event.is_directory)
-        if event.dest_path:
-            self._take(os.fsdecode(event.dest_path), is_directory=event.is_directory)
-
-    def _take(self, path: str, *, is_directory: bool) -> None:
-        if path.startswith(self._prefix):
-            value = self._sort(path[len(self._prefix) :], is_directory)
-            if value is not None:
-                self._sink(value)
-        elif path in self.targets and is_directory:
-            self.lost = True
-            self._sink(RootsChanged())
-
-    def _sort_project(self, below: str, is_directory: bool) -> Change | None:
-        if is_directory:
-            project, _, rest = below.partition("/")
-            return TreeChanged(f"{self._shown}/{project}/{CHATS_DIR}") if rest in ("", CHATS_DIR) else None
-        directory, _, name = below.rpartition("/")
-        if directory.partition("/")[2] != CHATS_DIR:
-            return None
-        if session_id_of(name) is not None:
-            return Touched(f"{self._shown}/{below}")
-        return SidecarTouched(f"{self._shown}/{below}") if name.endswith(_SIDECAR_END) else None
-
-    @staticmethod
-    def _sort_registry(below: str, is_directory: bool) -> Change | None:
-        return RegistryTouched() if not is_directory and registry_pid_of(below) is not None else None
-
-
-class _AnchorHandler(FileSystemEventHandler):
-    """Tells when a root below a parent may have come, gone or been moved."""
-
-    def __init__(self, path: str, targets: tuple[str, ...], sink: Callable[[Change], None]) -> None:
-        self.targets = targets
-        self.lost = False
-        self._path = path
-        self._sink = sink
-
-    def dispatch(self, event: FileSystemEvent) -> None:
-        for raw in (event.src_path, event.dest_path):
-            path = os.fsdecode(raw)
-            if path == self._path:
-                self.lost = True
-            elif not any(f"{target}/".startswith(f"{path}/") for target in self.targets):
-                continue
-            self._sink(RootsChanged())
-
-
-def _quieten_watchdog() -> None:
-    """Two things that watchdog 7.1 says although nothing is wrong.
-
-    It warns in its reading thread when directories are made quickly one inside the other: where warnings are errors
-    that would end the thread, and with it all events. And when it is stopped it may log an error about an emitter that
-    is inactive, which is what was asked for.
-    """
-    warnings.filterwarnings("ignore", message="Callback with id", category=RuntimeWarning)
-    logging.getLogger("watchdog.observers.inotify").addFilter(_is_worth_logging)
-
-
-def _is_worth_logging(record: logging.LogRecord) -> bool:
-    return not record.getMessage().endswith("called when the thread is inactive")
 
 
 def _identity(path: str) -> tuple[int, int] | None:
