@@ -9,11 +9,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import shlex
 import shutil
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,13 @@ import pytest
 from tests.support import qwen_code
 from tests.support.acp import AcpClient
 from tests.support.chat_server import ChatServer, Gate, Kind, Reply
-from tests.support.multiplexer import Multiplexer, in_screen, in_tmux
+from tests.support.multiplexer import Multiplexer, Pane, in_screen, in_tmux
 from tests.support.qwen_code import LATEST, VERSIONS, Chat, Home, broken_lines, recap_texts, record_text, records, turns
 from tests.support.ssh import SERVER, over_ssh
 from tests.support.stories import MODEL, Stage, Story, Told, told
 from tests.support.terminal import Terminal, squeeze, wait_until
 from tests.support.transcripts import chain_of
+from tests.support.vscode_terminal import PROMPT, VsCodeTerminal, node_pty
 from tests.support.watching import REPOSITORY, Watching, command
 from watcher.api.client import ask
 from watcher.core.presence import TERMINAL_STEP_SECONDS
@@ -140,10 +143,34 @@ def is_away(env: Mapping[str, str], session_id: str) -> bool:
     return guard is not None and bool(guard["ok"])
 
 
+def presence(env: Mapping[str, str], session_id: str) -> dict[str, Any]:
+    """What the running watcher knows of the session's user."""
+    found = ask(socket_path(env), f"/session/{session_id}/why", timeout_seconds=10.0)
+    assert found is not None
+    known: dict[str, Any] = found["presence"]
+    return known
+
+
+def left_at(env: Mapping[str, str], session_id: str) -> float:
+    """When the absence of the session's user began, in seconds since the epoch; 0 while the user is here."""
+    known = presence(env, session_id)
+    return datetime.fromisoformat(known["since"]).timestamp() if known["status"] == "away" else 0.0
+
+
 def chat_away(chat: Chat) -> None:
     """Three turns, after which nobody touches a key."""
     for prompt in PROMPTS:
         chat.say(prompt)
+
+
+def type_prompts(terminal: Terminal | Pane) -> None:
+    """The same in a Qwen Code that was not started for a `Chat`, once it can be typed to."""
+    terminal.wait_for("Type your message")
+    for number, prompt in enumerate(PROMPTS, 1):
+        terminal.send(prompt)
+        terminal.wait_for(prompt)
+        terminal.send("\r")
+        terminal.wait_for(f"Answer {number}.")
 
 
 def wait_recaps(session: Path, count: int, watching: Watching, timeout: float = 60.0) -> None:
@@ -173,9 +200,25 @@ def seconds_past(moment: float) -> Callable[[], bool]:
     return lambda: time.time() > moment
 
 
-def input_time(chat: Chat) -> float:
+def input_time(tty: Path) -> float:
     """When the terminal last saw input, as its device tells."""
-    return chat.terminal.tty.stat().st_atime
+    return tty.stat().st_atime
+
+
+def come_and_go(env: Mapping[str, str], session: Path, tty: Path, come: Callable[[], object]) -> float:
+    """A return of which only the terminal tells, until the next absence; returns the terminal's input time of then.
+
+    That the user was here is told by when the next absence began: it is not a state that could be over by the look.
+    """
+    wait_until(lambda: is_away(env, session.stem), "the absence")
+    before = input_time(tty)
+    come()
+    wait_until(lambda: input_time(tty) > before, "the input at the terminal")
+    came_at = input_time(tty)
+    sign = presence(env, session.stem)["signs"][0]
+    assert (sign["source"], sign["name"]) == ("terminal", str(tty))
+    wait_until(lambda: left_at(env, session.stem) > came_at - 0.5, "the next absence")
+    return came_at
 
 
 # -- the recap, and how a terminal can end -----------------------------------------------------------------------------
@@ -388,12 +431,15 @@ def a_glance_at_the_window_starts_the_clock_of_the_absence_again(stage: Stage) -
     env = stage.env({"recap.away_minutes": away / 60.0})
     with Watching(env) as watching, Chat.start(stage.home, stage.server) as chat:
         chat_away(chat)
-        typed_at = input_time(chat)
+        typed_at = input_time(chat.terminal.tty)
         next_step = (int(typed_at / TERMINAL_STEP_SECONDS) + 1) * TERMINAL_STEP_SECONDS
         wait_until(seconds_past(max(next_step + 0.1, typed_at + 3.0)), "the next step of the terminal's time")
         chat.terminal.focus_out()
         chat.terminal.focus_in()
-        glanced_at = wait_until(lambda: input_time(chat) > typed_at and input_time(chat), "the terminal's new time")
+        glanced_at = wait_until(
+            lambda: input_time(chat.terminal.tty) > typed_at and input_time(chat.terminal.tty),
+            "the terminal's new time",
+        )
         wait_recaps(chat.session, 1, watching)
         [request] = stage.model.requests()
         assert request.at > glanced_at + TERMINAL_STEP_SECONDS + away - 0.1
@@ -431,7 +477,10 @@ def a_long_turn_has_its_recap_at_its_end_and_typing_during_the_call_drops_it(sta
         chat.say_nowait(PROMPTS[2])
         turn.wait_arrived()
         session = chat.session
-        wait_until(seconds_past(input_time(chat) + TERMINAL_STEP_SECONDS + AWAY_SECONDS + 2.0), "the user's absence")
+        wait_until(
+            seconds_past(input_time(chat.terminal.tty) + TERMINAL_STEP_SECONDS + AWAY_SECONDS + 2.0),
+            "the user's absence",
+        )
         assert why(env, session.stem)["reason"] == "working"
         assert stage.calls() == 0
         turn.release()
@@ -462,26 +511,12 @@ def _in_multiplexer(stage: Stage, program: str, multiplexer: Multiplexer) -> Non
         Watching(env) as watching,
         multiplexer(qwen.qwen.argv(), qwen.env(stage.server), qwen.project, stage.root) as pane,
     ):
-        pane.wait_for("Type your message")
-        for number, prompt in enumerate(PROMPTS, 1):
-            pane.send(prompt)
-            pane.wait_for(prompt)
-            pane.send("\r")
-            pane.wait_for(f"Answer {number}.")
+        type_prompts(pane)
         [session] = qwen.sessions()
         wait_recaps(session, 1, watching)
-        wait_until(lambda: is_away(env, session.stem), "the absence", dump=watching.dump)
-        typed_at = pane.tty.stat().st_atime
         with Terminal(pane.attach, qwen.env(stage.server), qwen.project) as client:  # of another tty
             client.wait_for("Answer 3.")
-            client.press("left")
-            wait_until(lambda: pane.tty.stat().st_atime > typed_at, "the key at the terminal of the pane")
-            assert not is_away(env, session.stem)
-            found = ask(socket_path(env), f"/session/{session.stem}/why", timeout_seconds=10.0)
-            assert found is not None
-            sign = found["presence"]["signs"][0]
-            assert (sign["source"], sign["name"]) == ("terminal", str(pane.tty))
-        wait_until(lambda: is_away(env, session.stem), "the next absence", dump=watching.dump)
+            come_and_go(env, session, pane.tty, lambda: client.press("left"))
         pane.kill()
         wait_until(lambda: not qwen.registry(), "the end of Qwen Code")
         assert_resumes_with_recap(stage, session.stem, *PROMPTS)
@@ -510,23 +545,41 @@ def over_ssh_the_recap_comes_as_anywhere_else(stage: Stage) -> None:
     told_first = [sys.executable, "-I", "-c", tell, str(device), *qwen.qwen.argv()]
     client = over_ssh(told_first, qwen.env(stage.server), qwen.project, stage.root / "ssh")
     with Watching(env) as watching, Terminal(client, qwen.env(stage.server), qwen.project) as terminal:
-        terminal.wait_for("Type your message")
-        for number, prompt in enumerate(PROMPTS, 1):
-            terminal.send(prompt)
-            terminal.wait_for(prompt)
-            terminal.send("\r")
-            terminal.wait_for(f"Answer {number}.")
+        type_prompts(terminal)
         [session] = qwen.sessions()
         wait_recaps(session, 1, watching)
-        wait_until(lambda: is_away(env, session.stem), "the absence", dump=watching.dump)
-        tty = Path(device.read_text())
-        typed_at = tty.stat().st_atime
-        terminal.press("left")
-        wait_until(lambda: tty.stat().st_atime > typed_at, "the key at the server's terminal")
-        assert not is_away(env, session.stem)
-        wait_until(lambda: is_away(env, session.stem), "the next absence", dump=watching.dump)
+        come_and_go(env, session, Path(device.read_text()), lambda: terminal.press("left"))
         terminal.hangup()
         wait_until(lambda: not qwen.registry(), "the end of Qwen Code")
+        assert_resumes_with_recap(stage, session.stem, *PROMPTS)
+    assert_delivered(stage, env, session, 1)
+
+
+@story_of_latest
+def in_vs_codes_terminal_the_recap_comes_as_anywhere_else(stage: Stage) -> None:
+    """Focus and keys are its user's return, a reload of the window is nothing, and the end of VS Code closes it."""
+    env, qwen = stage.env(), stage.home
+    library = node_pty(qwen.qwen)
+    if library is None or shutil.which("bash") is None:
+        pytest.skip("there is no bash, or no node-pty for this machine: recaps in VS Code's terminal are untested here")
+    its_env = qwen.env(stage.server)
+    with (
+        Watching(env) as watching,
+        VsCodeTerminal(qwen.qwen.node, library, its_env, qwen.project, stage.root / "vscode") as vscode,
+    ):
+        with Terminal(vscode.window, its_env, qwen.project) as window:
+            window.wait_for(PROMPT)
+            window.send(shlex.join(qwen.qwen.argv()) + "\r")
+            type_prompts(window)
+            [session] = qwen.sessions()
+            wait_recaps(session, 1, watching)
+            glanced_at = come_and_go(env, session, vscode.tty, window.focus_in)
+        with Terminal(vscode.window, its_env, qwen.project, columns=90) as window:  # a resize has it drawn again
+            window.wait_for("Answer 3.")
+            assert input_time(vscode.tty) == glanced_at
+            assert is_away(env, session.stem)
+            come_and_go(env, session, vscode.tty, lambda: window.press("left"))
+        vscode.quit()
         assert_resumes_with_recap(stage, session.stem, *PROMPTS)
     assert_delivered(stage, env, session, 1)
 
