@@ -28,7 +28,7 @@ from tests.support.multiplexer import Multiplexer, Pane, in_screen, in_tmux
 from tests.support.qwen_code import LATEST, VERSIONS, Chat, Home, broken_lines, recap_texts, record_text, records, turns
 from tests.support.ssh import SERVER, over_ssh
 from tests.support.stories import MODEL, Stage, Story, Told, told
-from tests.support.terminal import Terminal, squeeze, wait_until
+from tests.support.terminal import Terminal, running, squeeze, wait_until
 from tests.support.transcripts import chain_of
 from tests.support.vscode_terminal import PROMPT, VsCodeTerminal, node_pty
 from tests.support.watching import REPOSITORY, Watching, command
@@ -219,6 +219,13 @@ def come_and_go(env: Mapping[str, str], session: Path, tty: Path, come: Callable
     assert (sign["source"], sign["name"]) == ("terminal", str(tty))
     wait_until(lambda: left_at(env, session.stem) > came_at - 0.5, "the next absence")
     return came_at
+
+
+def close(home: Home, hang_up: Callable[[], object]) -> None:
+    """Closes the terminal; waits for the end of its Qwen Code, which was seen to leave its record behind."""
+    [owner] = home.registry()
+    hang_up()
+    wait_until(lambda: not running(owner["pid"]), "the end of Qwen Code")
 
 
 # -- the recap, and how a terminal can end -----------------------------------------------------------------------------
@@ -517,8 +524,7 @@ def _in_multiplexer(stage: Stage, program: str, multiplexer: Multiplexer) -> Non
         with Terminal(pane.attach, qwen.env(stage.server), qwen.project) as client:  # of another tty
             client.wait_for("Answer 3.")
             come_and_go(env, session, pane.tty, lambda: client.press("left"))
-        pane.kill()
-        wait_until(lambda: not qwen.registry(), "the end of Qwen Code")
+        close(qwen, pane.kill)
         assert_resumes_with_recap(stage, session.stem, *PROMPTS)
     assert_delivered(stage, env, session, 1)
 
@@ -549,8 +555,7 @@ def over_ssh_the_recap_comes_as_anywhere_else(stage: Stage) -> None:
         [session] = qwen.sessions()
         wait_recaps(session, 1, watching)
         come_and_go(env, session, Path(device.read_text()), lambda: terminal.press("left"))
-        terminal.hangup()
-        wait_until(lambda: not qwen.registry(), "the end of Qwen Code")
+        close(qwen, terminal.hangup)
         assert_resumes_with_recap(stage, session.stem, *PROMPTS)
     assert_delivered(stage, env, session, 1)
 
