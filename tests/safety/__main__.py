@@ -1,4 +1,4 @@
-"""`make safety`: everything at full depth, in about ten minutes on two cores; prints what was checked.
+"""`make safety`: everything at full depth, in less than ten minutes on two cores; prints what was checked.
 
     python -m tests.safety [--natives K] [--ours M] [CONFIGURATION …]
 
@@ -87,7 +87,8 @@ def main() -> int:
     names = given.names or list(SETUPS)
     begun = time.perf_counter()
     print(
-        f"{len(names)} configurations, every history of all writers in each; ten minutes on two idle cores", flush=True
+        f"{len(names)} configurations, every history of all writers in each; less than ten minutes on two idle cores",
+        flush=True,
     )
     done: list[Done] = []
     with multiprocessing.Pool(min(os.cpu_count() or 1, len(names)), maxtasksperchild=1) as pool:

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from tests.safety.judge import Judge
 from tests.safety.memory_files import MemoryFiles
 from tests.safety.plan import Node, Setup, Summary, Visited
-from tests.safety.reductions import blurs, noticed
-from tests.safety.remembering import remembered, seldom_collected, small_windows
-from tests.safety.run import Run, Schedule
+from tests.safety.reductions import Reductions, blurs
+from tests.safety.remembering import one_try_for_the_lock, remembered, seldom_collected, small_windows
+from tests.safety.run import Run, Waiting
 from tests.safety.watching import Procedure
 from tests.safety.world import World
 
@@ -23,9 +23,9 @@ from tests.safety.world import World
 class Explorer:
     """Explores one configuration."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, reductions: type[Reductions] = Reductions) -> None:
         self.setup = setup
-        self.noticed = noticed(setup.alphabet.names, setup.watchers)
+        self.reductions = reductions(setup.alphabet.names, setup.watchers, setup.kills)
         self._seen = Visited(setup.native_operations, setup.our_operations)
         self.inner = Visited(setup.native_operations, setup.our_operations)
         self._contents: set[int] = set()
@@ -34,7 +34,7 @@ class Explorer:
 
     def run(self) -> Summary:
         """Explore everything. Raises `Violation`, with the history that leads to it."""
-        with seldom_collected(), remembered(), small_windows(self.setup.alphabet.window):
+        with seldom_collected(), remembered(), one_try_for_the_lock(), small_windows(self.setup.alphabet.window):
             return self._run()
 
     def _run(self) -> Summary:
@@ -63,7 +63,9 @@ class Explorer:
                 yield Node(world, node.natives - 1, node.ours, path)
         if node.ours:
             for watcher in range(self.setup.watchers):
-                possible = Procedure(node.world.copy(), watcher, self.setup.build).can
+                procedure = Procedure(node.world.copy(), watcher, self.setup.build)
+                possible = procedure.can
+                procedure.release()
                 for name in sorted(possible & (self.setup.ours | {"restart"})):
                     yield from self._procedures(node, watcher, name)
 
@@ -71,17 +73,18 @@ class Explorer:
         """Let it happen, before this call of ours where one is under way, and count it."""
         name, _, process = operation.partition(".")
         self.summary.operations[name] += 1
-        if name in ("start", "acp", "serve", "unsourced") and world.is_stale:
-            world.early = True
-        if files is None:
-            self.setup.alphabet.apply(world, operation)
-            return
-        blurred = blurs(files, call, operation)
-        self.setup.alphabet.apply(world, operation)
-        world.blurred = world.blurred or blurred
-        if name == "half":
+        self.alter(world, operation, files, call)
+        if files is not None and name == "half":
             files.in_flight = int(process)
             files.complete = lambda process: self._complete(world, process)
+
+    def alter(self, world: World, operation: str, files: MemoryFiles | None, call: str) -> None:
+        """What it does to the world."""
+        if operation.startswith(("start", "acp", "serve", "unsourced")) and world.is_stale:
+            world.early = True
+        blurred = files is not None and blurs(files, call, operation)
+        self.setup.alphabet.apply(world, operation)
+        world.blurred = world.blurred or blurred
 
     def _complete(self, world: World, process: int) -> None:
         if world.clis[process].rest:
@@ -90,11 +93,14 @@ class Explorer:
     # -- one procedure of ours, with everything that can happen meanwhile ---------------------------------------------
 
     def _procedures(self, node: Node, watcher: int, name: str) -> Iterator[Node]:
-        waiting: list[Schedule] = [()]
+        waiting: Waiting = [((), None)]
         while waiting:
-            run = Run(self, node, watcher, name, waiting.pop(), waiting)
+            schedule, leads_to = waiting.pop()
+            if leads_to is not None and self.inner.knows(*leads_to):
+                continue
+            run = Run(self, node, watcher, name, schedule, waiting)
             world = run.go()
+            run.release()
             if world is None:
                 continue
-            natives = node.natives - sum(1 for _, what in run.happened if what != "kill us")
-            yield Node(world, natives, node.ours - 1, run.path)
+            yield Node(world, node.natives - run.used, node.ours - 1 - run.used_ours, run.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 
 from tests.safety import reader
 from tests.safety.native import CWD, SESSION, VERSION, Title
@@ -28,10 +29,11 @@ def check_lines(before: World, after: World) -> int:
         raise Violation("an existing byte was changed")
     if after.place != "replaced" and after.other != before.other:
         raise Violation("the file that was put in its place was written to")
-    seen: set[str] = set()
+    begin = before.data.rfind(b"\n") + 1
+    seen = set(_chained(before.data[:begin]))
     checked = 0
-    position = 0
-    for line in after.data.split(b"\n"):
+    position = begin
+    for line in after.data[begin:].split(b"\n"):
         position += len(line) + 1
         for record in reader.objects(line):
             if str(record.get("uuid", "")).startswith(OUR_PREFIX) and position > len(before.data):
@@ -40,6 +42,15 @@ def check_lines(before: World, after: World) -> int:
             if record.get("subtype") not in reader.ARTIFACTS and "uuid" in record:
                 seen.add(record["uuid"])
     return checked
+
+
+@lru_cache(maxsize=20_000)
+def _chained(data: bytes) -> frozenset[str]:
+    """The ids that a record may have as its parent."""
+    records = (record for line in data.split(b"\n") for record in reader.objects(line))
+    return frozenset(
+        record["uuid"] for record in records if record.get("subtype") not in reader.ARTIFACTS and "uuid" in record
+    )
 
 
 def _check_record(line: bytes, record: reader.Record, seen: set[str]) -> None:

@@ -26,7 +26,7 @@ class MemoryFiles:
         self._readers: set[int] = set()
         self._last_size = 0
         self._in_place = False
-        self._since_look: list[str] = []
+        self._read_since_look = False
         self.locked_by_other = False
         self.holds_lock = False
         self.daemon_seen = False
@@ -41,10 +41,8 @@ class MemoryFiles:
         self.complete: Callable[[int], None] = lambda process: None
         self.on_write: Callable[[], None] = lambda: None
 
-    def _done(self, name: str, result: object) -> None:
-        if name in ("fstat", "read_to_end"):
-            self._since_look.clear()
-        self._since_look.append(name)
+    def _looked(self, name: str, result: object) -> None:
+        self._read_since_look = False
         self._after(name, result)
 
     def _at_path(self) -> int:
@@ -64,7 +62,7 @@ class MemoryFiles:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         fd = len(self._open) + 3
         self._open[fd] = inode
-        self._done(name, inode)
+        self._after(name, inode)
         return fd
 
     def open_append(self, path: str) -> int:
@@ -77,7 +75,7 @@ class MemoryFiles:
 
     def try_lock(self, fd: int) -> bool:
         self._before("try_lock")
-        self._done("try_lock", None)
+        self._after("try_lock", None)
         self.holds_lock = not self.locked_by_other
         return self.holds_lock
 
@@ -96,20 +94,20 @@ class MemoryFiles:
             # Of this one only the identity is looked at.
             self._before("fstat_reader")
             found = self._stat(self._open[fd])
-            self._done("fstat_reader", found.ino)
+            self._after("fstat_reader", found.ino)
             return found
         self._before("fstat")
         found = self._stat(self._open[fd])
         self._last_size = found.size
         inode = self._open[fd]
         self._in_place = self.world.place == ("replaced" if inode == OTHER_INODE else "chats")
-        self._done("fstat", (found.ino, found.nlink, found.size, found.mtime_ns, self._in_place))
+        self._looked("fstat", (found.ino, found.nlink, found.size, found.mtime_ns, self._in_place))
         return found
 
     def lstat(self, path: str) -> FileStat:
         self._before("lstat")
         found = self._stat(self._at_path(), link=self.world.place == "symlink")
-        self._done("lstat", found.ino)
+        self._after("lstat", found.ino)
         return found
 
     def read_at(self, fd: int, length: int, offset: int) -> bytes:
@@ -117,7 +115,11 @@ class MemoryFiles:
         to_end = offset + length > len(self._content(self._open[fd]))
         self._before("read_to_end" if to_end else "read")
         found = self._content(self._open[fd])[offset : offset + length]
-        self._done("read_to_end" if to_end else "read", (offset, len(found)))
+        if to_end:
+            self._looked("read_to_end", (offset, len(found)))
+        else:
+            self._read_since_look = True
+            self._after("read", (offset, len(found)))
         return found
 
     def write(self, fd: int, data: bytes) -> int:
@@ -129,7 +131,7 @@ class MemoryFiles:
         world = self.world
         if world.lease:
             world.broken = "something was appended under a writer lease"
-        if "read" in self._since_look:
+        if self._read_since_look:
             world.broken = "something was appended without a look at the file directly before"
         if self.daemon_seen:
             world.broken = "something was appended while an ACP or daemon process had the session"
@@ -150,7 +152,7 @@ class MemoryFiles:
             world.other += data[:taken]
         world.mtime = world.stamp()
         self._last_size = len(self._content(self._open[fd]))
-        self._done("write", taken)
+        self._after("write", taken)
         return taken
 
     def _wait(self) -> None:
@@ -161,29 +163,29 @@ class MemoryFiles:
 
     def sync(self, fd: int) -> None:
         self._before("sync")
-        self._done("sync", None)
+        self._after("sync", None)
 
     def set_times(self, fd: int, atime_ns: int, mtime_ns: int) -> None:
         self._before("set_times")
         self._wait()
         self.world.mtime = mtime_ns
-        self._done("set_times", mtime_ns)
+        self._after("set_times", mtime_ns)
 
     def touch_now(self, fd: int) -> None:
         self._before("touch_now")
         self._wait()
         self.world.mtime = self.world.stamp()
-        self._done("touch_now", None)
+        self._after("touch_now", None)
 
     def room(self, fd: int, size: int) -> int:
         self._before("room")
-        self._done("room", self.world.room)
+        self._after("room", self.world.room)
         return 1 << 40 if self.world.room is None else self.world.room
 
     def close(self, fd: int) -> None:
         self._before("close")
         self.holds_lock = self.holds_lock and fd in self._readers
-        self._done("close", None)
+        self._after("close", None)
 
 
 __all__ = ["NOW_NS", "MemoryFiles"]

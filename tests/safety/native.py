@@ -185,6 +185,9 @@ class Append:
     ghost_title: Title | None = None
 
 
+_remembered = lru_cache(maxsize=50_000)
+"""The same process does the same again and again in an exploration."""
+
 Operation = Callable[[Cli, str], Append]
 """`(process, uuid for its record)` → what it appends."""
 
@@ -196,6 +199,7 @@ def _content(cli: Cli, uuid: str, kind: str) -> Append:
     return Append(replace(cli, tail=uuid, mirror_tail=uuid, memory=memory, ghost=ghost), line, node)
 
 
+@_remembered
 def say(cli: Cli, uuid: str) -> Append:
     """The user's prompt, or the answer that ends the turn."""
     if cli.in_turn:
@@ -206,11 +210,13 @@ def say(cli: Cli, uuid: str) -> Append:
     return replace(done, cli=replace(done.cli, in_turn=True, turns=turns, mirror_turns=mirror_turns))
 
 
+@_remembered
 def compress(cli: Cli, uuid: str) -> Append:
     """`/compress`: the history is replaced by a summary; the chain goes on."""
     return _content(cli, uuid, "c")
 
 
+@_remembered
 def artifact(cli: Cli, uuid: str) -> Append:
     """A record that is no conversation record; the tail stays."""
     line = record_line(uuid, cli.tail, "artifact")
@@ -218,6 +224,7 @@ def artifact(cli: Cli, uuid: str) -> Append:
     return Append(replace(cli, memory=memory, ghost=ghost), line)
 
 
+@_remembered
 def rewind(cli: Cli, uuid: str) -> Append:
     """Back to before the last prompt: a record whose parent is the tail before it."""
     line = record_line(uuid, cli.turns[-1], "r")
@@ -244,11 +251,13 @@ def _titled(cli: Cli, uuid: str, title: Title) -> Append:
     return Append(replace(cli, tail=uuid, mirror_tail=uuid, memory=memory, ghost=ghost), line, node, title)
 
 
+@_remembered
 def rename(cli: Cli, uuid: str) -> Append:
     """`/rename <name>`."""
     return _titled(cli, uuid, (f"M{uuid}", "manual"))
 
 
+@_remembered
 def rename_auto(cli: Cli, uuid: str) -> Append:
     """`/rename --auto`: the same generator, overrides anything."""
     return _titled(cli, uuid, (f"A{uuid}", "auto"))
@@ -264,6 +273,7 @@ def auto_title(cli: Cli, uuid: str, shown: Title | None) -> Append:
     return _titled(cli, uuid, (f"A{uuid}", "auto"))
 
 
+@_remembered
 def copy(cli: Cli, uuid: str, *, anchor: int, ending: bool) -> Append:
     """The title from memory again: a side record, the tail stays. At a re-anchor when enough was written since, at the
     end when anything was (contract 3.3); each mind decides for itself.

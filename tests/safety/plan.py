@@ -74,6 +74,10 @@ class Visited:
     def __len__(self) -> int:
         return len(self._met)
 
+    def knows(self, key: int, natives: int, ours: int) -> bool:
+        """Whether this state was met before with at least as much left."""
+        return bool(self._met.get(key, 0) & self._covering[natives, ours])
+
     def is_new(self, key: int, natives: int, ours: int) -> bool:
         """Whether this state was not met before with at least as much left; it is noted."""
         met = self._met.get(key, 0)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
+from typing import Generic, TypeVar
 from unittest.mock import patch
 
 from tests.safety import reader
-from watcher.core import policy
+from watcher.core import policy, writing
+from watcher.core.events import Event
+from watcher.core.session import SessionState, fold_all
 from watcher.edge import verifier, writer
 from watcher.qwen import reading, records, titles, versions
 from watcher.qwen.reading import ReadAt, Reading, read_state
 
 ENTRIES = 50_000
+T = TypeVar("T")
 
 
 @contextmanager
@@ -31,40 +35,61 @@ def remembered() -> Iterator[None]:
         ):
             stack.enter_context(patch.object(owner, name, kept(pure)))
         stack.enter_context(patch.object(writer, "read_state", _remembered_read_state()))
+        stack.enter_context(patch.object(writing, "fold_all", _remembered_fold()))
         yield
 
 
-class _Known:
-    """A reading as a key: the one object, which the key keeps alive."""
+class _Same(Generic[T]):
+    """A value as a key: the one object, which the key keeps alive."""
 
-    __slots__ = ("reading",)
+    __slots__ = ("value",)
 
-    def __init__(self, reading: Reading | None) -> None:
-        self.reading = reading
+    def __init__(self, value: T) -> None:
+        self.value = value
 
     def __hash__(self) -> int:
-        return id(self.reading)
+        return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Known) and self.reading is other.reading
+        return isinstance(other, _Same) and self.value is other.value
+
+
+def _remembered_fold() -> Callable[[SessionState, Iterable[Event]], SessionState]:
+    @lru_cache(maxsize=ENTRIES)
+    def of(state: _Same[SessionState], events: tuple[_Same[Event], ...]) -> SessionState:
+        return fold_all(state.value, (event.value for event in events))
+
+    def fold(state: SessionState, events: Iterable[Event]) -> SessionState:
+        return of(_Same(state), tuple(map(_Same, events)))
+
+    return fold
 
 
 def _remembered_read_state():  # type: ignore[no-untyped-def]
     @lru_cache(maxsize=ENTRIES)
-    def of(content: bytes, dev: int, ino: int, window: int, known: _Known) -> Reading:
+    def of(content: bytes, dev: int, ino: int, window: int, known: _Same[Reading | None]) -> Reading:
         return read_state(
             lambda length, offset: content[offset : offset + length],
             dev=dev,
             ino=ino,
             size=len(content),
             window=window,
-            known=known.reading,
+            known=known.value,
         )
 
     def read(read_at: ReadAt, *, dev: int, ino: int, size: int, window: int, known: Reading | None = None) -> Reading:
-        return of(read_at(size, 0), dev, ino, window, _Known(known))
+        return of(read_at(size, 0), dev, ino, window, _Same(known))
 
     return read
+
+
+@contextmanager
+def one_try_for_the_lock() -> Iterator[None]:
+    """Who finds the lock taken tries again for two seconds: in vain, as long as the other waits for its own next call.
+    (The one that gets it in time does so when the other has ended, which is explored from the other's side.)
+    """
+    with patch.object(writer, "LOCK_TRIES", 1):
+        yield
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tests.safety.plan import Node
-from tests.safety.reductions import CHANGING, ENDING_WITH, impossible, left_out
+from tests.safety.reductions import impossible, left_out
 from tests.safety.watching import Killed, Procedure
 from tests.safety.world import World
 
@@ -15,21 +15,56 @@ if TYPE_CHECKING:
 
 Schedule = tuple[tuple[int, str], ...]
 """`(number of the call, what happens before it)`, in order."""
+Place = tuple[int, int, int]
+"""A state, and how much is left to do in it, as `Visited` takes them."""
+Waiting = list[tuple[Schedule, Place | None]]
+"""What is still to be tried, and where it leads to."""
 
 
 class _Merged(Exception):  # noqa: N818 - this state was seen before: what follows is known
     pass
 
 
+class Course:
+    """How far one procedure has come, which the results of its calls determine: equal courses go on equally."""
+
+    def __init__(self, procedure: Procedure, begun: object) -> None:
+        self.procedure = procedure
+        self.progress = hash(begun)
+        self._mark = self.progress
+        self._rounds = 0
+        self._looked_again = False
+        procedure.store.on_drop = self._on_drop
+
+    def before(self, call: str) -> None:
+        """A call is about to be made. A procedure that begins its look anew knows nothing of its earlier looks."""
+        if call == "open_append":
+            self._mark, self._rounds = self.progress, 0
+        if self._looked_again and call == "fstat":
+            self._rounds += 1
+            self.progress = hash((self._mark, "round", self._rounds))
+        self._looked_again = False
+
+    def after(self, call: str, result: object) -> None:
+        """A call has had this result."""
+        self.progress = hash((self.progress, call, result))
+
+    def _on_drop(self) -> None:
+        self._looked_again = True
+        self.procedure.forget_uuid()
+
+
 class Run:
-    """One execution of one procedure with one schedule."""
+    """One execution of one procedure with one schedule. `used` counts what happened meanwhile, `used_ours` what of that
+    was the other watcher's.
+    """
 
     def __init__(
-        self, explorer: Explorer, node: Node, watcher: int, name: str, schedule: Schedule, waiting: list[Schedule]
+        self, explorer: Explorer, node: Node, watcher: int, name: str, schedule: Schedule, waiting: Waiting
     ) -> None:
         self._explorer = explorer
         self.setup = explorer.setup
-        self._noticed = explorer.noticed
+        self._reductions = explorer.reductions
         self._node = node
         self._watcher = watcher
         self._name = name
@@ -38,17 +73,20 @@ class Run:
         self._world = node.world.copy()
         self._number = 0
         self._fresh_from = schedule[-1][0] if schedule else 0
-        # What a procedure took in when it began: the file as it was then, and what it will make of it.
-        world = node.world
-        begun = (len(world.data), world.place, world.mtime, world.wish, world.serial, world.stores[watcher])
-        self._progress = hash((watcher, name, begun))
-        self._mark = self._progress
-        self._rounds = 0
-        self._looked_again = False
+        self._inserted = self.used = self.used_ours = 0
         self._killed = False
         self.happened: list[tuple[str, str]] = []
-        self._procedure = Procedure(self._world, watcher, self.setup.build, self._before, self._after)
-        self._procedure.store.on_drop = self._on_drop
+        self._courses: tuple[Course, ...] = ()
+        """Ours, and while it waits for the other watcher's, that one's behind it."""
+        self._procedure = self._begin(watcher, name)
+
+    def _begin(self, watcher: int, name: str, *, locked: bool = False) -> Procedure:
+        world = self._world
+        procedure = Procedure(world, watcher, self.setup.build, self._before, self._after, locked_by_other=locked)
+        # What a procedure took in when it began: the file as it was then, and what it will make of it.
+        begun = (len(world.data), world.place, world.mtime, world.wish, world.serial, world.stores[watcher])
+        self._courses = (*self._courses, Course(procedure, (watcher, name, begun)))
+        return procedure
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -74,6 +112,11 @@ class Run:
         self._explorer.judge.at_rest(world, self.path)
         return world
 
+    def release(self) -> None:
+        """It is over."""
+        self._procedure.release()
+        del self._procedure, self._courses
+
     def _check(self, procedure: Procedure) -> None:
         self._explorer.judge.check(procedure, self._node.world, self._world, self.path)
 
@@ -82,56 +125,50 @@ class Run:
     def _before(self, call: str) -> None:
         if self._killed:
             raise Killed
-        is_store = call == "store"
-        if call == "open_append":
-            self._mark, self._rounds = self._progress, 0
-        if self._looked_again and call == "fstat":
-            self._rounds += 1
-            self._progress = hash((self._mark, "round", self._rounds))
-        self._looked_again = False
-        if call not in self._noticed and not (is_store and self.setup.kills):
-            return
-        self._boundary(call)
+        self._courses[-1].before(call)
+        if self._reductions.stops_at(call, locked_out=self._courses[-1].procedure.locked_by_other):
+            self._boundary(call)
 
     def _after(self, call: str, result: object) -> None:
-        self._progress = hash((self._progress, call, result))
-
-    def _on_drop(self) -> None:
-        self._looked_again = True
-        self._procedure.forget_uuid()
+        self._courses[-1].after(call, result)
 
     def _boundary(self, call: str) -> None:
         number = self._number
         self._number += 1
-        for at, what in self._schedule:
-            if at == number:
-                self._insert(call, what)
+        while self._inserted < len(self._schedule) and self._schedule[self._inserted][0] == number:
+            self._inserted += 1
+            self._insert(call, self._schedule[self._inserted - 1][1])
         if number < self._fresh_from:
             return
-        left = self._node.natives - sum(1 for _, what in self.happened if what != "kill us")
-        key = hash((self._world.key(), self._progress, call))
-        if not self._explorer.inner.is_new(key, left, self._node.ours):
+        left, left_ours = self._node.natives - self.used, self._node.ours - self.used_ours
+        if self._reductions.merges and not self._explorer.inner.is_new(self._key(self._world, call), left, left_ours):
             raise _Merged
-        done = tuple(each for each in self._schedule if each[0] <= number)
-        if call in CHANGING and self._world.kills < self.setup.kills:
-            self._waiting.append((*done, (number, "kill us")))
-        if call == "store":
-            return
+        done = self._schedule  # all of it: the boundaries before its last one are no longer looked at
+        if self._reductions.kills_at(call) and self._world.kills < self.setup.kills:
+            self._waiting.append(((*done, (number, "kill us")), None))
         for operations in self._meanwhile(self._world, call, left):
-            self._waiting.append((*done, *((number, operation) for operation in operations)))
-        if left and self.setup.watchers > 1 and call in ("try_lock", "write"):
-            # While we hold the lock the other one finds it taken and does nothing: one such place stands for all.
-            other = 1 - self._watcher
-            for name in sorted(self.setup.ours):
-                self._waiting.append((*done, (number, f"us.{other}.{name}")))
+            leads_to = self._after_these(operations, call, left - len(operations), left_ours)
+            self._waiting.append(((*done, *((number, operation) for operation in operations)), leads_to))
+        if left and left_ours > 1 and self.setup.watchers > 1 and len(self._courses) == 1:
+            for name in sorted(self.setup.ours) if self._reductions.turns_at(call) else ():
+                self._waiting.append(((*done, (number, f"us.{1 - self._watcher}.{name}")), None))
+
+    def _key(self, world: World, call: str) -> int:
+        return hash((world.key(), *[course.progress for course in self._courses], call))
+
+    def _after_these(self, operations: tuple[str, ...], call: str, left: int, left_ours: int) -> Place | None:
+        """Where these lead to: whether that was met by then is found out more cheaply than by coming here again."""
+        if any(operation.startswith("half") for operation in operations):
+            return None  # it changes more than the world
+        world = self._world.copy()
+        for operation in operations:
+            self._explorer.alter(world, operation, self._courses[-1].procedure.files, call)
+        return self._key(world, call), left, left_ours
 
     def _meanwhile(self, world: World, call: str, left: int) -> Iterator[tuple[str, ...]]:
-        """What may happen before this call. Before one that only a certain kind of operation can influence, the last
-        thing that happens is of that kind: anything else may as well happen later.
-        """
+        """What may happen before this call: any number of operations that do not meet it, and one that does."""
         if not left:
             return
-        kind = ENDING_WITH.get(call)
         for operation in self.setup.alphabet.enabled(world):
             if impossible(call, operation):
                 continue
@@ -139,9 +176,9 @@ class Run:
             if reason:
                 self._explorer.summary.excluded[reason] += 1
                 continue
-            if kind is None or operation.partition(".")[0] in kind:
+            if self._reductions.meets(call, operation):
                 yield (operation,)
-            if kind is not None and left > 1:
+            elif left > 1:
                 after = world.copy()
                 self.setup.alphabet.apply(after, operation)
                 for more in self._meanwhile(after, call, left - 1):
@@ -154,18 +191,27 @@ class Run:
             self._world.kills += 1
             raise Killed
         if what.startswith("us."):
+            self.used += 1
+            self.used_ours += 1
             _, other, name = what.split(".")
             self._other(int(other), name)
             return
-        self._explorer.happen(self._world, what, self._procedure.files, call)
+        self.used += 1
+        course = self._courses[-1]
+        self._explorer.happen(self._world, what, course.procedure.files, call)
         if what.startswith("half"):
-            self._progress = hash((self._progress, what))
+            course.after(call, what)
 
     def _other(self, watcher: int, name: str) -> None:
         """The other watcher does something meanwhile; our lock keeps it out while we hold it."""
-        procedure = Procedure(self._world, watcher, self.setup.build, locked_by_other=self._procedure.files.holds_lock)
-        if name in procedure.can:
-            procedure.run(name)
+        outside = self._courses
+        procedure = self._begin(watcher, name, locked=self._procedure.files.holds_lock)
+        try:
+            if name in procedure.can:
+                procedure.run(name)
+        finally:
+            self._courses = outside
+            procedure.release()
 
 
 def _with(values: tuple[bool, ...], index: int, *, value: bool) -> tuple[bool, ...]:

@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
+from tests.safety import reader
 from tests.safety.fake_store import FakeStore
 from tests.safety.memory_files import MemoryFiles
 from tests.safety.native import SESSION
@@ -77,9 +78,7 @@ class Procedure:
         self.files.locked_by_other = self.locked_by_other
         self.store = self.make_store(self.world, self.watcher, self.before)
         self._prefix = f"{OUR_PREFIX}{self.watcher or ''}."
-        uuids = (str(record["uuid"]) for record in self.world.ours())
-        mine = (uuid for uuid in uuids if uuid.startswith(self._prefix))
-        self._used = max((int(uuid.partition(".")[2]) for uuid in mine), default=0)
+        self._used = _last_number(self.world.data, self._prefix)
         self._next = self._used
         build = self.build
         writer = build.writer(
@@ -125,6 +124,10 @@ class Procedure:
         content = self.world.other if replaced else self.world.data
         return _read(content, 2 if replaced else 1, edge_writer.READ_WINDOW_BYTES)
 
+    def release(self) -> None:
+        """Nobody needs it any more: the circle of references is cut, or each one would wait for the collector."""
+        del self.files, self.store, self.recorder
+
     def run(self, name: str) -> None:
         """Do it. Raises `Killed` when a hook says so."""
         act = _ACTS[name]
@@ -150,6 +153,13 @@ class Procedure:
         if newest is not None and state.title is not None and state.title.title == newest.title:
             found.add("undo")
         return found
+
+
+@lru_cache(maxsize=20_000)
+def _last_number(content: bytes, prefix: str) -> int:
+    """The number in the newest id of ours that begins so."""
+    mine = (str(record["uuid"]) for record in reader.records(content) if str(record["uuid"]).startswith(prefix))
+    return max((int(uuid.partition(".")[2]) for uuid in mine), default=0)
 
 
 @lru_cache(maxsize=20_000)
