@@ -586,6 +586,21 @@ def test_a_recap_may_be_about_tools(recap: str) -> None:
     assert sanitize_recap(recap) == recap
 
 
+@pytest.mark.parametrize(
+    "goal",
+    [
+        "Fixing the form for Dr. Smith and Prof. Ito.",
+        "Porting issue No. 5, i.e. JSON output, from e.g. Docker.",
+        "Comparing SQLite vs. Redis, see Fig. 2.",
+        "Vergleicht z. B. Redis und SQLite, siehe Nr. 7.",
+        "Mrs. Ada's form has no. 3 left.",
+    ],
+)
+def test_an_abbreviation_ends_no_sentence(goal: str) -> None:
+    """The next step is still there, and what follows it is not."""
+    assert sanitize_recap(f"{goal} {STEP} All tests pass.") == f"{goal} {STEP}"
+
+
 def test_recap_in_chinese() -> None:
     """Chinese sentences stay together, without spaces between them, the first two of them."""
     assert (

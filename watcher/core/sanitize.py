@@ -61,6 +61,11 @@ _SPEAKING = re.compile(r"\b(?:i|you|we|my|your|our|me|us)\b|[我你您，]", re.
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])[\"'”’)\]]{0,2}\s+(?=[\"'“‘(\[¿¡]{0,2}[^\Wa-z_])|(?<=[。！？])(?![」』”’）。！？])"
 )
+_ABBREVIATED = re.compile(
+    r"(?<!\w)(?:(?-i:[a-z])|dr|mrs?|ms|prof|st|vs|e\. ?g|i\. ?e|cf|incl|approx|bzw|ca|z\. ?b|d\. ?h|p\. ?ex|sra?)\.$",
+    re.IGNORECASE,
+)
+_NUMBERED = re.compile(r"(?<!\w)(?:no|nr|n°|fig|sec|art|ch|p)\.$", re.IGNORECASE)
 _RECAP_FIELDS = ("recap", "summary")
 _TITLE_FIELDS = ("title", "session_?title")
 _OPEN_RECAP = re.compile(r"<recap>", re.IGNORECASE)
@@ -231,8 +236,7 @@ def _recap_once(text: str) -> str | None:
     text = answers.json_field(text, _RECAP_FIELDS)
     lines = answers.content_lines(clean_lines(text))[:_MOST_LINES]
     recap = without_wrapping_quotes(_joined([_recap_line(line) for line in lines if not line.startswith("#")]))
-    sentences = [sentence.strip() for sentence in _SENTENCE_END.split(recap) if sentence.strip()]
-    recap = _joined(sentences[:MAX_RECAP_SENTENCES])
+    recap = _joined(_sentences(recap)[:MAX_RECAP_SENTENCES])
     refused = (phrases.REFUSAL, phrases.GREETING, phrases.QUESTION_BACK, phrases.ANNOUNCEMENT, phrases.NARRATION)
     if any(pattern.match(recap) for pattern in refused):
         return None
@@ -240,6 +244,18 @@ def _recap_once(text: str) -> str | None:
         return None
     is_text = sum(character.isalpha() for character in recap) > _FEWEST_RECAP_LETTERS
     return recap if is_text and utf16_len(recap) <= MAX_RECAP_UNITS else None
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of one line; the full stop of an abbreviation ("Dr. Smith", "No. 5") ends none."""
+    sentences: list[str] = []
+    for piece in filter(None, (piece.strip() for piece in _SENTENCE_END.split(text))):
+        before = sentences[-1] if sentences else ""
+        if _ABBREVIATED.search(before) or (piece[0].isdigit() and _NUMBERED.search(before)):
+            sentences[-1] = f"{before} {piece}"
+        else:
+            sentences.append(piece)
+    return sentences
 
 
 def _recap_line(line: str) -> str:
