@@ -70,7 +70,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "watcher.appending",
         "watcher.signals",
     ),
-    "daemon": ("watcher.daemon", "watcher.happenings", "watcher.lookout", "watcher.reporting"),
+    "daemon": ("watcher.daemon", "watcher.handover", "watcher.happenings", "watcher.lookout", "watcher.reporting"),
     "api": ("watcher.api",),
     "service": ("watcher.service",),
     "doctor": ("watcher.doctor",),

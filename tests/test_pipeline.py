@@ -68,6 +68,34 @@ def test_a_burst_of_changes_is_decided_once(world: FakeWorld, pipeline: Pipeline
     assert len(world.calls) == 1
 
 
+def test_growth_of_a_known_session_is_read_on_alone(world: FakeWorld, pipeline: Pipeline) -> None:
+    """It tells when the session is to be looked at, and is decided on then; the quiet time begins anew."""
+    story = Story().turn()
+    put(world, story)
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE - 1.0)
+    put(world, story.turn())
+    due = pipeline.read_on(PATH)
+    assert due == pipeline.next_deadline()
+    assert world.decisions == []
+    advance(world, pipeline, SETTLE - 1.0)
+    assert world.calls == []
+    advance(world, pipeline, SETTLE)
+    assert world.calls == [(PATH, "u4")]
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_what_is_more_than_growth_is_not_read_on(world: FakeWorld, pipeline: Pipeline, *, tracked: bool) -> None:
+    """A session that is not known, or not there any more: nothing is done, `on_change` does it."""
+    put(world, Story().turn())
+    if tracked:
+        pipeline.on_change(PATH)
+        del world.files[PATH]
+    known = pipeline.sessions()
+    assert pipeline.read_on(PATH) is None
+    assert pipeline.sessions() == known
+
+
 def test_each_ended_turn_gets_one_attempt(world: FakeWorld, pipeline: Pipeline) -> None:
     """A failed attempt is not repeated for the same turn; the next turn gets another."""
     story = Story().turn()

@@ -30,7 +30,8 @@ from watcher.edge.change_values import (
 from watcher.edge.exits import ExitWatch, OwnerGone
 from watcher.edge.memory import give_back_memory, keep_memory_small
 from watcher.errors import AlreadyRunningError, ConfigError, StateError
-from watcher.happenings import SIGNALS, Errand, Item, Reload, Stop, new_inbox
+from watcher.handover import Handover
+from watcher.happenings import SIGNALS, Errand, Item, Reload, Stop
 from watcher.instance import Instance, only_instance
 from watcher.log import WATCHER, LogEvent, LogKey, get_logger, where_it_failed
 from watcher.lookout import RECONCILE_SECONDS, Lookout
@@ -59,7 +60,7 @@ class Daemon:
         flags: Mapping[str, object] | None = None,
         dry_run: bool = False,
     ) -> None:
-        self._inbox = new_inbox()
+        self._inbox = Handover(lambda path: self._pipeline.read_on(path))
         self._dry_run = dry_run
         self._cleanup = ExitStack()
         self._exits: ExitWatch | None = None
@@ -212,7 +213,7 @@ class Daemon:
             wait = max(0.0, min(self._wakes(now)) - now)
             if next_beat is not None:
                 wait = min(wait, max(0.0, next_beat - time.monotonic()))
-            item = self._inbox.get(wait)
+            item = self._inbox.get(now, wait)
             if self._stop_asked:
                 return  # whatever waits before it: the next start finds it again
             try:

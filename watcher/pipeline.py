@@ -2,8 +2,9 @@
 
     a file moved ─► read it ─► it is still ─► decide ─► ask the model ─► decide again ─► write ─► keep or forget
 
-One thread calls every method here. The pipeline knows no file, process, clock, database or model: what it needs of the
-world is stated in `World`, which `watcher.desk` and `watcher.daemon` fit. It owns the sessions that moved lately.
+One thread at a time calls the methods here (see `watcher.handover`). The pipeline knows no file, process, clock,
+database or model: what it needs of the world is stated in `World`, which `watcher.desk` and `watcher.daemon` fit. It
+owns the sessions that moved lately.
 """
 
 from __future__ import annotations
@@ -206,7 +207,22 @@ class Pipeline:
         """The file at `path` may have changed."""
         session = self._refresh(path)
         if session is not None:
-            self._schedule(path, session.still_since + self._world.settle_seconds())
+            self._settling(session)
+
+    def read_on(self, path: str) -> float | None:
+        """As `on_change`, where no more has happened than that a known session has grown: returns when it is to be
+        looked at. None otherwise; nothing has been done then.
+
+        It needs `World.read` only, so it may be called in any thread, as long as no other works here.
+        """
+        session = self._sessions.get(path)
+        if session is None:
+            return None
+        seen = self._world.read(path, session.seen)
+        if isinstance(seen, Missing | Unsafe):
+            return None
+        self._read(session, seen)
+        return self._settling(session)
 
     def on_answer(self, path: str, answer: Text | Refusal | Hold) -> None:
         """A model call for the session at `path` has ended."""
@@ -297,11 +313,19 @@ class Pipeline:
             session = Tracked(path, seen, min(now, seen.changed_at), moved, original)
             self._sessions[path] = session
             self._trim()
-        elif seen.size != session.seen.size:
-            session.still_since = now
+        self._read(session, seen)
+        return session
+
+    def _read(self, session: Tracked, seen: Seen) -> None:
+        if seen.size != session.seen.size:
+            session.still_since = self._world.now()
             session.moved = session.moved or seen.size > max(session.seen.size, session.original)
         session.seen = seen
-        return session
+
+    def _settling(self, session: Tracked) -> float:
+        at = session.still_since + self._world.settle_seconds()
+        self._schedule(session.path, at)
+        return self._due[session.path]
 
     def _evaluate(self, session: Tracked) -> None:
         now = self._world.now()

@@ -21,6 +21,8 @@ from watcher.edge.change_values import (
 from watcher.qwen.contract import CHATS_DIR, registry_pid_of, session_id_of
 
 _SIDECAR_END: Final = ".runtime.json"
+_REMEMBERED: Final = 256
+"""So many paths are sorted only once."""
 
 
 class RootHandler(FileSystemEventHandler):
@@ -32,6 +34,7 @@ class RootHandler(FileSystemEventHandler):
         self._shown = root.path.rstrip("/")
         self._prefix = resolved.rstrip("/") + "/"
         self._sink = sink
+        self._last: dict[bytes, Change | None] = {}
         self._sort = self._sort_project if root.kind is RootKind.PROJECTS else self._sort_registry
 
     def dispatch(self, event: FileSystemEvent) -> None:
@@ -41,8 +44,15 @@ class RootHandler(FileSystemEventHandler):
             self._take(os.fsdecode(event.dest_path), is_directory=event.is_directory)
 
     def modified(self, path: bytes) -> None:
-        """Bytes came into the file at `path`."""
-        self._take(os.fsdecode(path), is_directory=False)
+        """Bytes came into the file at `path`: the same few files again and again."""
+        if path not in self._last:
+            if len(self._last) >= _REMEMBERED:
+                self._last.clear()
+            name = os.fsdecode(path)
+            self._last[path] = self._sort(name[len(self._prefix) :], False) if name.startswith(self._prefix) else None
+        value = self._last[path]
+        if value is not None:
+            self._sink(value)
 
     def _take(self, path: str, *, is_directory: bool) -> None:
         if path.startswith(self._prefix):

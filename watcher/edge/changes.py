@@ -1,8 +1,8 @@
 """File events as few, cheap values: which session files, sidecars, registry records or directories were touched.
 
-watchdog's threads only sort paths and hand values to `sink`; scheduling, and every decision, happens in the thread that
-calls `start`, `verify` and `stop`. Where the system has no events to give, the feed says so and the caller's own cheap
-reconcile (`edge.scan`) takes their place.
+watchdog's threads only sort paths and hand values to `sink`, which must not raise; scheduling, and every decision,
+happens in the thread that calls `start`, `verify` and `stop`. Where the system has no events to give, the feed says so
+and the caller's own cheap reconcile (`edge.scan`) takes their place.
 
 The event filter keeps other programs from waking us: of what watchdog 7.1 can ask inotify for, the mask then holds
 MODIFY, ATTRIB, CREATE, DELETE, MOVED_FROM, MOVED_TO and DELETE_SELF, but neither OPEN nor CLOSE (report F7).

@@ -20,7 +20,7 @@ def take_shortcuts(
     modified: Callable[[bytes], None],
     dropped: Callable[[], None],
 ) -> None:
-    """Call back from watchdog's first thread that knows; none of the three may raise or wait.
+    """Call back from watchdog's first thread that knows; none of the three may raise.
 
     * An event goes to `dispatch` in the emitter's thread instead of through a queue to a third one.
     * Bytes in a file, by far the most frequent happening, go to `modified` already in the thread that reads from the
@@ -40,18 +40,18 @@ def take_shortcuts(
         dropped()
 
     group.on_queue_overflow = overflowed
-    grouper: Any = getattr(group, "_move_event_grouper", None)
-    put = getattr(grouper, "put_event", None)
-    if put is None:
+    take = getattr(group, "on_event", None)
+    directories: Any = getattr(group, "_active_callbacks_by_watch", None)
+    if take is None or directories is None:
         return
 
-    def put_event(event: Any) -> None:
-        if event.ev.is_modify and not event.ev.is_directory:
-            modified(event.path)
-        else:
-            put(event)
+    def on_event(event: Any) -> None:
+        if not event.is_modify or event.is_directory:
+            take(event)
+        elif (directory := directories.get(event.wd)) is not None:
+            modified(directory + b"/" + event.name)
 
-    grouper.put_event = put_event
+    group.on_event = on_event
 
 
 def _only(
