@@ -13,7 +13,6 @@ from watcher.handover import Handover
 from watcher.happenings import Errand, Item
 
 PATH = "/home/user/.qwen/projects/-p/chats/0b8f4c1e-7a52-4f0e-9d53-5c1f0f7a9e01.jsonl"
-NOW = 1_796_000_000.0
 LONG = 60.0
 
 
@@ -30,7 +29,7 @@ class Loop:
     def _run(self) -> None:
         self.handover = Handover(self._noted)
         self._ready.set()
-        self.woken.append(self.handover.get(NOW, LONG))
+        self.woken.append(self.handover.get(LONG))
 
     def _noted(self, path: str) -> float | None:
         self.read.append((path, threading.get_ident()))
@@ -50,7 +49,7 @@ class Loop:
 
 def test_growth_is_read_where_it_is_told_while_the_loop_sleeps() -> None:
     """The loop is not woken for it, as long as it would wake in time by itself."""
-    loop = Loop(lambda _path: NOW + LONG)
+    loop = Loop(lambda _path: 2 * LONG)
     with loop.asleep() as handover:
         handover.put(Touched(PATH))
         assert loop.read == [(PATH, threading.get_ident())]
@@ -61,7 +60,7 @@ def test_growth_is_read_where_it_is_told_while_the_loop_sleeps() -> None:
 
 def test_the_loop_is_woken_where_something_is_due_sooner() -> None:
     """It would sleep too long otherwise."""
-    loop = Loop(lambda _path: NOW + LONG / 2)
+    loop = Loop(lambda _path: LONG / 2)
     with loop.asleep() as handover:
         handover.put(Touched(PATH))
     [woken] = loop.woken
@@ -98,7 +97,7 @@ def test_while_the_loop_works_nobody_else_does() -> None:
 
     def read_on(path: str) -> float | None:
         read.append(path)
-        return NOW
+        return LONG
 
     handover = Handover(read_on)
     thread = threading.Thread(target=lambda: handover.put(Touched(PATH)))
@@ -106,6 +105,6 @@ def test_while_the_loop_works_nobody_else_does() -> None:
     thread.join(LONG)
     assert not read
     assert handover.waiting == 1
-    assert handover.get(NOW, LONG) == Touched(PATH)
+    assert handover.get(LONG) == Touched(PATH)
     handover.put(Touched(PATH))
     assert not read

@@ -69,19 +69,31 @@ def test_a_burst_of_changes_is_decided_once(world: FakeWorld, pipeline: Pipeline
 
 
 def test_growth_of_a_known_session_is_read_on_alone(world: FakeWorld, pipeline: Pipeline) -> None:
-    """It tells when the session is to be looked at, and is decided on then; the quiet time begins anew."""
+    """It tells how soon something is to be looked at, and decides nothing; the quiet time begins anew."""
     story = Story().turn()
     put(world, story)
     pipeline.on_change(PATH)
     advance(world, pipeline, SETTLE - 1.0)
     put(world, story.turn())
-    due = pipeline.read_on(PATH)
-    assert due == pipeline.next_deadline()
+    assert pipeline.read_on(PATH) == 1.0
     assert world.decisions == []
     advance(world, pipeline, SETTLE - 1.0)
     assert world.calls == []
     advance(world, pipeline, SETTLE)
     assert world.calls == [(PATH, "u4")]
+
+
+def test_growth_tells_of_what_is_overdue(world: FakeWorld, pipeline: Pipeline) -> None:
+    """The clock went on while the machine slept: another session is to be looked at already."""
+    other = PATH.replace("a.jsonl", "b.jsonl")
+    for path in (PATH, other):
+        put(world, Story().turn(), path)
+        pipeline.on_change(path)
+    world.clock += 3600.0
+    put(world, Story().turn().turn())
+    wanted_in = pipeline.read_on(PATH)
+    assert wanted_in is not None
+    assert wanted_in < 0.0
 
 
 @pytest.mark.parametrize("tracked", [False, True])

@@ -213,7 +213,7 @@ class Daemon:
             wait = max(0.0, min(self._wakes(now)) - now)
             if next_beat is not None:
                 wait = min(wait, max(0.0, next_beat - time.monotonic()))
-            item = self._inbox.get(now, wait)
+            item = self._inbox.get(wait)
             if self._stop_asked:
                 return  # whatever waits before it: the next start finds it again
             try:

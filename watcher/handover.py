@@ -7,6 +7,7 @@ session has grown reads on at once: to wake the loop for it would take longer th
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from watcher.edge.change_values import Touched
@@ -16,14 +17,15 @@ from watcher.happenings import Errand, Item, new_inbox
 class Handover:
     """The inbox of the loop. `put` may be called from any thread, `get` by the one that made this, whose loop it is.
 
-    `read_on(path)` takes in what came to a known session, and returns when that is to be looked at (seconds since the
-    epoch); None when there is more to it than that: then it has done nothing, and the loop is to see to it.
+    `read_on(path)` takes in what came to a known session, and returns in how many seconds the loop has something to do;
+    None when there is more to it than that: then it has done nothing, and the loop is to see to it.
     """
 
     def __init__(self, read_on: Callable[[str], float | None]) -> None:
         self._read_on = read_on
         self._inbox = new_inbox()
         self._sleeps_until = 0.0
+        """By the monotonic clock, by which it sleeps: the other one may be set, or go on while the machine does not."""
         self._at_work = threading.Lock()
         """Held by who works on the sessions. Nobody waits for it but the loop when it wakes."""
         self._at_work.acquire()
@@ -39,21 +41,21 @@ class Handover:
         """Hand over a value; never waits for the loop."""
         if isinstance(item, Touched) and not self._wakes and self._at_work.acquire(blocking=False):
             try:
-                due = self._read_on(item.path)
+                wanted_in = self._read_on(item.path)
             except Exception as error:  # noqa: BLE001 - the loop tells of it, as of any other
                 self._inbox.put(Errand(_raising(error)))
                 return
             finally:
                 self._at_work.release()
-            if due is not None:
-                if due < self._sleeps_until:
+            if wanted_in is not None:
+                if wanted_in < self._sleeps_until - time.monotonic():
                     self._inbox.put(Errand(_nothing))
                 return
         self._inbox.put(item)
 
-    def get(self, now: float, wait: float) -> Item | None:
-        """The oldest value; None when none came within `wait` seconds from `now`."""
-        self._sleeps_until = now + wait
+    def get(self, wait: float) -> Item | None:
+        """The oldest value; None when none came within `wait` seconds."""
+        self._sleeps_until = time.monotonic() + wait
         self._at_work.release()
         try:
             return self._inbox.get(wait)

@@ -207,11 +207,11 @@ class Pipeline:
         """The file at `path` may have changed."""
         session = self._refresh(path)
         if session is not None:
-            self._settling(session)
+            self._settle(session)
 
     def read_on(self, path: str) -> float | None:
-        """As `on_change`, where no more has happened than that a known session has grown: returns when it is to be
-        looked at. None otherwise; nothing has been done then.
+        """As `on_change`, where no more has happened than that a known session has grown: returns in how many seconds
+        `on_deadline` has something to do. None otherwise; nothing has been done then.
 
         It needs `World.read` only, so it may be called in any thread, as long as no other works here.
         """
@@ -222,7 +222,9 @@ class Pipeline:
         if isinstance(seen, Missing | Unsafe):
             return None
         self._read(session, seen)
-        return self._settling(session)
+        self._settle(session)
+        due = self.next_deadline()
+        return None if due is None else due - self._world.now()
 
     def on_answer(self, path: str, answer: Text | Refusal | Hold) -> None:
         """A model call for the session at `path` has ended."""
@@ -322,10 +324,8 @@ class Pipeline:
             session.moved = session.moved or seen.size > max(session.seen.size, session.original)
         session.seen = seen
 
-    def _settling(self, session: Tracked) -> float:
-        at = session.still_since + self._world.settle_seconds()
-        self._schedule(session.path, at)
-        return self._due[session.path]
+    def _settle(self, session: Tracked) -> None:
+        self._schedule(session.path, session.still_since + self._world.settle_seconds())
 
     def _evaluate(self, session: Tracked) -> None:
         now = self._world.now()
