@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from watcher.core.events import Event, RecapShown, TitleSet, TitleSource
@@ -166,15 +166,17 @@ class Correct:
 def judge(
     base: SessionState, since: Sequence[Event], ours: Mapping[str, str], payload: Payload
 ) -> tuple[Clean | Correct, SessionState]:
-    """What the bytes behind a write mean (contract 4.4, steps 6 and 7; design promise 2), and the state after them.
+    """What the bytes behind a write mean (contract 4.4, steps 6 and 7; design promise 2), and the state after them, with
+    the directory and version of the last conversation record that is not ours: what a correction copies (contract 4.5).
 
     `base` is the state that the write was decided on, `since` every event behind it, ours included; `ours` maps the
     uuid of each record that we wrote to its parent. Two things need a correction: the chain from the last conversation
     record goes through a record of ours whose parent does not know what another writer put before it; or a title that
     another writer gave meanwhile is hidden behind ours.
     """
-    state = fold_all(base, since)
     foreign = fold_all(base, (event for event in since if event.uuid not in ours))
+    state = fold_all(base, since)
+    state = replace(state, cwd=foreign.cwd or state.cwd, version=foreign.version or state.version)
     rival = _rival(base, since, ours, payload)
     wanted, hidden = payload, False
     if rival is not None and state.title is not None:

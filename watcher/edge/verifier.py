@@ -85,9 +85,10 @@ class Verifier:
         for _ in range(MAX_CORRECTIONS + 1):
             data, events, ours = self._read_back(reader, read, intent)
             if intent.uuid not in ours and read.end:
-                # Has somebody cut the file off? What its parent was may be gone then, so all of it is judged.
+                # Has somebody cut the file off? What its parent was may be gone then, so all of it is judged; the titles
+                # that stood there before stay known, so that none of them is taken for a new one.
                 start = max(0, self._files.fstat(reader).size - MAX_READ_BACK_BYTES)
-                read = replace(read, end=start, base=SessionState(partial=start > 0))
+                read = replace(read, end=start, base=SessionState(partial=start > 0, titles=read.base.titles))
                 data, events, ours = self._read_back(reader, read, intent)
             if intent.uuid not in ours:
                 return Declined(Reason.NOTHING_NEW, "the record was never written")

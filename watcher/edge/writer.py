@@ -139,8 +139,6 @@ class SessionWriter:
 
     def _recover(self, target: Target, fd: int, reader: int, intent: Intent) -> WriteOutcome:
         now = self._checked_stat(target, fd, reader)
-        if now.size < intent.offset:
-            return Declined(Reason.NOTHING_NEW, "the file was replaced")
         tail = self._files.read_at(reader, MAX_READ_BACK_BYTES, intent.offset)
         if _ends_in_ours(tail, intent):
             # Killed inside our own write: end the line, so that the next record of anybody stands on one of its own.
@@ -182,7 +180,7 @@ class SessionWriter:
             named = self._files.lstat(target.path)
         except FileNotFoundError:
             raise _Stop(Declined(Reason.NOT_FOUND, "deleted or archived meanwhile")) from None
-        if max(mine.nlink, named.nlink) > 1:
+        if named.nlink > 1:
             raise _Stop(Declined(Reason.UNSAFE_FILE, "has a second hard link"))
         read = self._files.fstat(reader)
         if len({(each.dev, each.ino) for each in (mine, named, read)}) != 1:
