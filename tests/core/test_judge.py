@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from watcher.core.events import AssistantSaid, Event, RecapShown, TitleSet, TitleSource, UserSaid
 from watcher.core.session import SessionState, fold_all
-from watcher.core.writing import Clean, Correct, RecapLine, judge
+from watcher.core.writing import Clean, Correct, RecapLine, TitleLine, judge
 
 RECAP = RecapLine("Where it stood.")
+
+
+def title(uuid: str, parent: str | None, text: str, source: TitleSource | None) -> Event:
+    """A title record."""
+    event = record(uuid, parent, "title")
+    assert isinstance(event, TitleSet)
+    return replace(event, title=text, source=source)
 
 
 def record(uuid: str, parent: str | None, kind: str = "user") -> Event:
@@ -75,3 +84,46 @@ def test_a_circle_of_parents_ends() -> None:
     """Nobody writes one, and nobody hangs on one."""
     since = [record("n2", "n1"), record("o", "o2", "recap"), record("o2", "o", "recap")]
     assert judge(BASE, since, {"o": "o2", "o2": "o"}, RECAP)[0] == Correct(RECAP, "n2")
+
+
+AUTO, MANUAL = TitleSource.AUTO, TitleSource.MANUAL
+
+
+def test_the_same_words_from_the_user_are_the_users() -> None:
+    """A rename to what the model found raced ours: put last as the user's, or it would count as automatic."""
+    since = [title("n2", "n1", "Same", MANUAL), title("o", "n1", "Same", AUTO)]
+    verdict, _ = judge(BASE, since, {"o": "n1"}, TitleLine("Same", AUTO))
+    assert verdict == Correct(TitleLine("Same", MANUAL), "n2")
+
+
+@pytest.mark.parametrize("source", [AUTO, MANUAL, None])
+def test_the_newest_of_two_names_beside_ours_is_put_last(source: TitleSource | None) -> None:
+    """With its own source; one without is the user's."""
+    since = [title("n2", "n1", "First", MANUAL), title("n3", "n2", "Second", source), title("o", "n1", "Ours", AUTO)]
+    verdict, _ = judge(BASE, since, {"o": "n1"}, TitleLine("Ours", AUTO))
+    assert verdict == Correct(TitleLine("Second", source or MANUAL), "n3")
+
+
+def test_a_name_given_now_stands_above_a_copy_of_what_it_raced() -> None:
+    """Somebody's title raced ours, and its CLI writes it once more from memory behind ours: no newer name."""
+    since = [title("n2", "n1", "Raced", AUTO), title("o", "n2", "Mine", MANUAL), title("n3", "n2", "Raced", AUTO)]
+    verdict, _ = judge(BASE, since, {"o": "n2"}, TitleLine("Mine", MANUAL, yields=False))
+    assert verdict == Clean()
+    since[2] = title("n3", "n2", "Newer", AUTO)
+    verdict, _ = judge(BASE, since, {"o": "n2"}, TitleLine("Mine", MANUAL, yields=False))
+    assert verdict == Clean(overruled=True)
+
+
+def test_titles_are_nothing_to_a_recap() -> None:
+    """A rename beside a recap stands where it stands."""
+    since = [OURS, title("n2", "n1", "Mine", MANUAL)]
+    assert judge(BASE, since, {"o": "n1"}, RECAP)[0] == Clean()
+    since = [title("n2", "n1", "Mine", MANUAL), OURS]
+    assert judge(BASE, since, {"o": "n1"}, RECAP)[0] == Correct(RECAP, "n2")
+
+
+def test_the_state_after_is_told_by_others() -> None:
+    """A correction copies directory and version of the record that it brings back, not those of our stale line."""
+    moved = replace(record("n2", "n1"), cwd="/q", version="0.25.0")
+    _, state = judge(BASE, [moved, OURS], {"o": "n1"}, RECAP)
+    assert (state.cwd, state.version, state.leaf) == ("/q", "0.25.0", "o")

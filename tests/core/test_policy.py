@@ -112,6 +112,8 @@ AUTO, MANUAL = TitleSource.AUTO, TitleSource.MANUAL
         (facts(SessionState()), Reason.EMPTY_HISTORY),
         (facts(Story().turn(visible=False).state), Reason.EMPTY_HISTORY),
         (facts(moved=False), Reason.NOTHING_NEW),
+        (facts(replace(Story().turn().state, last_record_at=NOW - 24 * 3600 - 1)), Reason.NOTHING_NEW),
+        (facts(replace(Story().turn().state, last_record_at=NOW - 24 * 3600)), Act(Kind.TITLE)),
         (facts(attempted_turn="u1"), Reason.NOTHING_NEW),
         (facts(Story().turn().turn().state, attempted_turn="u1"), Act(Kind.TITLE)),
         (facts(still_since=NOW - 5), WaitUntil(NOW + 3, Reason.WORKING, "still for less than 8 s")),
@@ -211,6 +213,22 @@ def test_nothing_else_is_healed(state: SessionState) -> None:
     assert heal_wanted(state, ours("Ours", "u4", offset=first)) is None
 
 
+def test_the_wish_for_no_title_is_healed_like_a_name() -> None:
+    """What `undo` leaves where there was none: a CLI that adopted ours writes it again at its exit."""
+    state = Story().turn().title("Ours", AUTO).title("", MANUAL).title("Ours", AUTO).state
+    run = heal_wanted(state, ours("Ours", "u4"))
+    assert run is not None
+    assert (run.title, run.source) == ("", MANUAL)
+
+
+def test_a_title_that_was_asked_for_again_counts_from_there() -> None:
+    """Ours, the user's name, ours again because the user asked, another CLI's, and ours from a memory: not healed."""
+    story = Story().turn().title("Ours", AUTO).title("Mine", MANUAL).title("Ours", AUTO)
+    state = story.title("Theirs", AUTO).title("Ours", AUTO).state
+    assert heal_wanted(state, ours("Ours", "u4", "u6")) is None
+    assert heal_wanted(state, ours("Ours", "u4")) is not None
+
+
 def test_our_title_is_wanted_again_only_when_no_window_shows_it() -> None:
     """Outside the first and last 64 KiB: yes; in either, or written by somebody else: no."""
     middle = Story().turn().add(AssistantSaid, size=70_000, visible=True).title("Ours", AUTO)
@@ -224,3 +242,34 @@ def test_our_title_is_wanted_again_only_when_no_window_shows_it() -> None:
     uuid = head.state.titles[-1].last_uuid
     head.add(AssistantSaid, size=200_000, visible=True)
     assert reanchor_wanted(head.state, head.size, ours("Ours", uuid)) is None
+
+
+def test_a_title_that_our_correction_put_last_is_not_ours_to_show() -> None:
+    """The record is ours and the words are somebody's: their CLI re-anchors them (contract 3.3)."""
+    story = Story().turn().add(AssistantSaid, size=70_000, visible=True).title("Theirs", AUTO)
+    uuid = story.state.titles[-1].last_uuid
+    story.add(AssistantSaid, size=70_000, visible=True)
+    assert reanchor_wanted(story.state, story.size, ours("Ours", uuid)) is None
+    assert reanchor_wanted(story.state, story.size, ours("Theirs", uuid)) is not None
+
+
+def test_a_title_that_the_head_shows_is_in_sight() -> None:
+    """However often it was written since, the first one is enough (contract 3.1); and an empty one shows nothing."""
+    story = Story().turn().title("Ours", AUTO).add(AssistantSaid, size=70_000, visible=True).title("Ours", AUTO)
+    uuid = story.state.titles[-1].last_uuid
+    story.add(AssistantSaid, size=70_000, visible=True)
+    assert len(story.state.titles) == 1
+    assert reanchor_wanted(story.state, story.size, ours("Ours", uuid)) is None
+    empty = Story().turn().add(AssistantSaid, size=70_000, visible=True).title("", MANUAL)
+    uuid = empty.state.titles[-1].last_uuid
+    empty.add(AssistantSaid, size=70_000, visible=True)
+    assert reanchor_wanted(empty.state, empty.size, (OurTitle("", MANUAL, frozenset({uuid})),)) is None
+
+
+@pytest.mark.parametrize(("behind", "wanted"), [(65_436, False), (65_437, True)])
+def test_the_window_ends_at_the_byte(behind: int, wanted: bool) -> None:
+    """A title whose record begins in the last 64 KiB is in sight; one byte more is too far."""
+    story = Story().turn().add(AssistantSaid, size=70_000, visible=True).title("Ours", AUTO)
+    uuid = story.state.titles[-1].last_uuid
+    story.add(AssistantSaid, size=behind, visible=True)
+    assert (reanchor_wanted(story.state, story.size, ours("Ours", uuid)) is not None) is wanted

@@ -240,7 +240,7 @@ def heal_wanted(state: SessionState, ours: tuple[OurTitle, ...]) -> TitleRun | N
         return None
     same = [each for each in ours if each.source is TitleSource.AUTO and each.title == last.title]
     uuids = {uuid for each in same for uuid in each.uuids}
-    if not same or uuids & set(last.uuids):
+    if not same:
         return None
     by_us = [run.last_offset for run in state.titles if run.title == last.title and uuids & set(run.uuids)]
     # A run that is long forgotten is known by where it began.

@@ -166,8 +166,8 @@ class Correct:
 def judge(
     base: SessionState, since: Sequence[Event], ours: Mapping[str, str], payload: Payload
 ) -> tuple[Clean | Correct, SessionState]:
-    """What the bytes behind a write mean (contract 4.4, steps 6 and 7; design promise 2), and the state after them, with
-    the directory and version of the last conversation record that is not ours: what a correction copies (contract 4.5).
+    """What the bytes behind a write mean (contract 4.4, steps 6 and 7; design promise 2), and the state after them,
+    with directory and version of the last conversation record that is not ours, which a correction copies.
 
     `base` is the state that the write was decided on, `since` every event behind it, ours included; `ours` maps the
     uuid of each record that we wrote to its parent. Two things need a correction: the chain from the last conversation
@@ -186,7 +186,7 @@ def judge(
     unseen = _unseen(base, since, ours, leaf)
     if not hidden and unseen is None:
         return Clean(overruled=rival is not None), state
-    parent = unseen or (foreign.leaf if leaf in ours else state.leaf) or leaf
+    parent = unseen or foreign.leaf or leaf
     return Correct(wanted, parent), state
 
 

@@ -85,8 +85,8 @@ class Verifier:
         for _ in range(MAX_CORRECTIONS + 1):
             data, events, ours = self._read_back(reader, read, intent)
             if intent.uuid not in ours and read.end:
-                # Has somebody cut the file off? What its parent was may be gone then, so all of it is judged; the titles
-                # that stood there before stay known, so that none of them is taken for a new one.
+                # Has somebody cut the file off? What its parent was may be gone then, so all of it is judged. The
+                # titles that stood there before stay known: none of them was given meanwhile.
                 start = max(0, self._files.fstat(reader).size - MAX_READ_BACK_BYTES)
                 read = replace(read, end=start, base=SessionState(partial=start > 0, titles=read.base.titles))
                 data, events, ours = self._read_back(reader, read, intent)
