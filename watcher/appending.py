@@ -215,6 +215,9 @@ class Appender:
         stopped = self._store.stopped_all()
         if stopped:
             return f"stopped by the brake ({stopped})"
+        refused = self._refused_mount(ref.path)
+        if refused:
+            return refused
         purpose = Purpose.of(intent)
         outcome = self._writer.recover(self._target(ref, purpose), intent)
         self._note_anomaly(ref, outcome)
