@@ -112,7 +112,7 @@ def test_no_rule_writes_what_no_write_may(name: str) -> None:
     assert reason(rule(FREE)(replace(young, mtime=NOW - TORN_QUIET_SECONDS))) is None
     assert reason(rule(FREE)(replace(young, mtime=NOW + 3600))) is None
     assert reason(rule(OWNED)(replace(young, mtime=NOW - 5000))) is Reason.WORKING
-    working = file(replace(story().state, running=True))
+    working = file(replace(story().state, running=True), mtime=NOW - 100)
     assert reason(rule(OWNED)(working)) is Reason.WORKING
     assert reason(rule(FREE)(working)) is None
     assert reason(rule(UNKNOWN)(replace(working, mtime=NOW - 599))) is Reason.WORKING
@@ -226,7 +226,9 @@ def test_a_recap_of_a_newer_prompt_or_none_is_not_written() -> None:
     """The newest prompt is what it was made of, also where nobody remembers the moves."""
     story = Story().turn()
     assert reason(recap("x", RecapBasis("another"), FREE)(file(story))) is Reason.NOTHING_NEW
-    assert reason(recap("x", RecapBasis(story.state.turn), FREE)(file(story))) is None
+    first = RecapBasis(story.state.turn)
+    assert reason(recap("x", first, FREE)(file(story))) is None
+    assert reason(recap("x", first, FREE)(file(story.turn()))) is Reason.NOTHING_NEW
 
 
 def test_a_recap_of_a_rewound_turn_is_not_written() -> None:

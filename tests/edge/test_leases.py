@@ -26,6 +26,11 @@ def _folder(path: Path) -> None:
     path.mkdir()
 
 
+def _old(path: Path) -> None:
+    path.write_text('{"state":"active"}')
+    os.utime(path, (1.0, 1.0))
+
+
 def _dangling(path: Path) -> None:
     path.symlink_to(path.parent / "nowhere")
 
@@ -48,7 +53,7 @@ def test_no_lease_is_no_obstacle(tmp_path: Path) -> None:
     assert lease_state(tmp_path, SESSION) is None
 
 
-@pytest.mark.parametrize("make", [_plain, _empty, _folder, _dangling, _fifo])
+@pytest.mark.parametrize("make", [_plain, _empty, _old, _folder, _dangling, _fifo])
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_lease_in_any_form_is_held(tmp_path: Path, make: Callable[[Path], None], which: int) -> None:
     """Live, torn, sealed, no file at all: it is never judged."""

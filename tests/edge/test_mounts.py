@@ -79,9 +79,17 @@ def test_macos_mount_output(path: str, kind: FileSystemKind) -> None:
     assert classify(path, parse_mount_output(MACOS)).kind is kind
 
 
-@pytest.mark.parametrize("type_", ["nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "virtiofs", "NFS"])
-def test_every_kind_named_in_the_design_is_network(type_: str) -> None:
-    """NFS, CIFS/SMB, sshfs and host shares are never taken for local ones."""
+REMOTE = (
+    *("nfs", "nfs4", "NFS", "cifs", "smb", "smb2", "smb3", "smbfs", "afpfs", "webdav", "davfs", "ncpfs", "coda"),
+    *("fuse.sshfs", "fuse.rclone", "fuse.davfs2", "fuse", "macfuse", "osxfuse_sshfs"),
+    *("9p", "v9fs", "drvfs", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "fakeowner", "osxfs"),
+    *("afs", "ceph", "glusterfs", "lustre", "gfs2", "gpfs", "ocfs2", "beegfs", "orangefs", "pvfs2"),
+)
+
+
+@pytest.mark.parametrize("type_", REMOTE)
+def test_every_kind_that_another_machine_may_write_to_is_network(type_: str) -> None:
+    """NFS, CIFS/SMB, sshfs and the like, host shares and clusters are never taken for local ones."""
     assert classify("/a/b", [Mount("/", "ext4"), Mount("/a", type_)]).is_network
 
 
@@ -98,3 +106,14 @@ def test_this_system_names_its_own_mounts(tmp_path: Path) -> None:
     found = file_system_of(str(link / "not" / "there"))
     assert found.kind is not FileSystemKind.UNKNOWN
     assert os.path.realpath(tmp_path).startswith(found.point.rstrip("/"))
+
+
+def test_a_link_to_another_file_system_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A home that is a link to a share is on that share."""
+    share = tmp_path / "share"
+    share.mkdir()
+    (tmp_path / "home").symlink_to(share)
+    mounts = (Mount("/", "ext4"), Mount(os.path.realpath(share), "nfs4"))
+    monkeypatch.setattr("watcher.edge.mounts.read_mounts", lambda: mounts)
+    assert file_system_of(str(tmp_path / "home" / "x")).is_network
+    assert not file_system_of(str(tmp_path / "other")).is_network

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import resource
+import socket
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -96,6 +97,22 @@ def test_a_write_is_one_call_and_never_continued(tmp_path: Path) -> None:
         os.close(writer_end)
 
 
+def test_a_line_is_handed_over_in_one_piece() -> None:
+    """Whoever reads beside us never sees a half of it: a socket that keeps pieces apart shows one."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert RealFiles().write(ours.fileno(), b"x" * 1000) == 1000
+        assert len(theirs.recv(4096)) == 1000
+
+
+def test_a_read_is_as_long_as_the_file(tmp_path: Path) -> None:
+    """What the kernel gives in pieces is put together; nothing is made up behind the end."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(256)) * (3 << 12))
+    with path.open("rb") as file:
+        assert RealFiles().read_at(file.fileno(), 1 << 30, 1) == path.read_bytes()[1:]
+
+
 def test_a_sync_asks_the_disk() -> None:
     """A pipe has none, and says so."""
     ends = os.pipe()
@@ -148,6 +165,19 @@ def test_a_file_of_the_same_number_on_another_disk_is_another_file(
 
     monkeypatch.setattr(bench.files, "lstat", mounted_over)
     before = bench.data
+    assert bench.write() == Declined(Reason.NOT_FOUND, "replaced or archived meanwhile")
+    assert bench.data == before
+
+
+def test_a_link_to_the_file_itself_is_not_followed(bench: Bench, tmp_path: Path) -> None:
+    """Moved away while we look, with a link to it left at the path."""
+
+    def move() -> None:
+        bench.session.path.rename(tmp_path / "moved")
+        bench.session.path.symlink_to(tmp_path / "moved")
+
+    before = bench.data
+    bench.at("lstat", move, nth=2)
     assert bench.write() == Declined(Reason.NOT_FOUND, "replaced or archived meanwhile")
     assert bench.data == before
 
@@ -248,6 +278,15 @@ def test_a_correction_says_where_the_raced_record_stands(bench: Bench) -> None:
     assert bench.session.records()[-1]["cwd"] == "/home/user/other"
 
 
+def test_a_long_record_that_raced_ours_is_brought_back(bench: Bench) -> None:
+    """However much came in between, our line is found behind it."""
+    bench.at("write", lambda: bench.session.turn("second", "x" * 3_000_000))
+    outcome = bench.write()
+    assert isinstance(outcome, Written)
+    assert outcome.repairs == 1
+    assert bench.session.tail in chain_of(bench.session.records())
+
+
 def test_nobody_else_is_seen_where_nobody_was(bench: Bench) -> None:
     """A newline of ours in front, and a correction, are ours too."""
     for prepare in (lambda: None, lambda: tear(bench.session)):
@@ -293,6 +332,7 @@ def test_the_time_of_a_file_that_was_cut_off_is_not_put_back(bench: Bench) -> No
     bench.at("fstat", lambda: cut_to(bench.session, size - 1), nth=looks)
     bench.write()
     assert bench.mtime > OLD + 1
+    assert "set_times" not in bench.files.names
 
 
 def test_a_line_that_is_not_in_the_file_is_an_anomaly(bench: Bench) -> None:
@@ -338,7 +378,7 @@ def test_a_correction_behind_a_torn_line_begins_a_line(bench: Bench) -> None:
     bench.at("sync", lambda: tear(bench.session))
     outcome = bench.write()
     assert isinstance(outcome, Written)
-    assert outcome.repairs == 1
+    assert (outcome.repairs, bench.files.names.count("write")) == (1, 2)
     assert json.loads(bench.data.splitlines()[-1])["uuid"] == outcome.uuid
     assert b"\n\n" not in bench.data
 
@@ -423,6 +463,34 @@ def test_a_cut_correction_of_ours_is_ended(bench: Bench, taken: int) -> None:
     assert isinstance(outcome, Written)
     assert bench.data[cut : cut + 1] == b"\n"
     assert bench.session.tail in chain_of(reader.records(bench.data))
+
+
+def test_a_cut_correction_is_ended_though_there_is_no_room_for_more(bench: Bench) -> None:
+    """A newline fits nearly always, and whoever writes next stands on a line of its own."""
+    bench.at("write", lambda: bench.session.user("second"))
+    bench.at("write", die, nth=2)
+    with pytest.raises(Cut):
+        bench.write()
+    (intent,) = bench.intents.open.values()
+    tear(bench.session, b'{"uuid":"%s","parentUu' % intent.spare[0].encode())
+    bench.use(Hooked())
+    bench.files.room = lambda fd, size: 0  # type: ignore[method-assign]
+    outcome = bench.writer.recover(bench.target, intent)
+    assert isinstance(outcome, Failed)
+    assert outcome.unfinished
+    assert bench.data.endswith(b'","parentUu\n')
+
+
+def test_a_name_that_raced_a_write_that_was_cut_off_is_put_last(bench: Bench) -> None:
+    """Promise 2 holds for the next start too: what stood there before our line is judged without it."""
+    bench.at("write", lambda: bench.session.title("My name", "manual"))
+    bench.at("sync", die)
+    with pytest.raises(Cut):
+        bench.write()
+    outcome = bench.recover()
+    assert isinstance(outcome, Written)
+    assert outcome.healed
+    assert reader.shown_title(bench.data) == ("My name", "manual")
 
 
 def test_another_session_with_our_line_in_it_is_not_touched(bench: Bench) -> None:
