@@ -228,7 +228,37 @@ def test_held_answers_are_bounded(world: FakeWorld, pipeline: Pipeline, monkeypa
 
 
 @pytest.mark.parametrize(
-    "outcome", [Declined(Reason.MANUAL_TITLE), Failed(Reason.UNSAFE_FILE, "cut", anomaly="short write")]
+    "outcome",
+    [
+        Declined(Reason.LOCKED, "a lease"),
+        Declined(Reason.WORKING, "a turn is running"),
+        Declined(Reason.PAUSED, "until `resume`"),
+        Failed(Reason.UNSAFE_FILE, "no space left on the device"),
+    ],
+)
+def test_a_text_that_can_be_written_later_is_kept(
+    world: FakeWorld, pipeline: Pipeline, outcome: Declined | Failed
+) -> None:
+    """It is paid, and nothing of it stands in the file."""
+    put(world, Story().turn())
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    world.outcome = outcome
+    pipeline.on_answer(PATH, text("u1"))
+    assert len(world.kept) == 1
+    pipeline.on_circumstances()
+    assert (len(world.kept), len(world.calls)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Declined(Reason.MANUAL_TITLE),
+        Declined(Reason.NOTHING_NEW),
+        Declined(Reason.UNSAFE_FILE),
+        Declined(Reason.UNSUPPORTED_VERSION),
+        Failed(Reason.UNSAFE_FILE, "cut", anomaly="short write"),
+    ],
 )
 def test_a_text_that_lost_is_dropped(world: FakeWorld, pipeline: Pipeline, outcome: Declined | Failed) -> None:
     """A title that came in between, or an anomaly: nothing is kept."""
