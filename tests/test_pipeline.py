@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.test_policy import MANUAL, Story
+from tests.core.test_policy import AUTO, MANUAL, Story
 from tests.support.fakes import FakeFile, FakeWorld, reason_of, text
 from watcher.core.decisions import Decision, WaitUntil
 from watcher.core.generation import Kind
 from watcher.core.reasons import Reason
-from watcher.core.writing import Declined, Failed
+from watcher.core.writing import Declined, Failed, WriteOutcome
 from watcher.errors import StateError
-from watcher.pipeline import FORGET_SECONDS, Pipeline, Refusal, Tracked, Unsafe
+from watcher.pipeline import FORGET_SECONDS, Pipeline, Refusal, Text, Tracked, Unsafe
 
 PATH = "/h/projects/p/chats/a.jsonl"
 SETTLE = 8.0
@@ -399,3 +399,70 @@ def test_one_look_at_a_time_when_asked_for(world: FakeWorld, pipeline: Pipeline)
         pipeline.on_deadline(world.clock, most=1)
         assert len(world.calls) == looked
     assert pipeline.next_deadline() != world.clock
+
+
+def test_what_waits_in_a_session_is_looked_at_when_it_is_due(world: FakeWorld, pipeline: Pipeline) -> None:
+    """A kept text, a title to heal: also where nothing else is to be decided, and however long it is quiet."""
+    put(world, Story().turn().title("x", MANUAL))
+    looks: list[float] = []
+
+    def deliver(session: Tracked, now: float) -> WaitUntil | None:
+        looks.append(now)
+        return WaitUntil(now + 10.0, Reason.LOCKED) if len(looks) < 200 else WaitUntil(None, Reason.LOCKED)
+
+    world.deliver = deliver  # type: ignore[method-assign]
+    pipeline.on_change(PATH)
+    begun = world.clock
+    advance(world, pipeline, 100.0)
+    assert len(looks) >= 9
+    advance(world, pipeline, 10 * FORGET_SECONDS)
+    assert len(looks) >= 200
+    assert (len(pipeline), world.left) == (1, [])
+    assert looks[-1] > begun + FORGET_SECONDS
+
+
+def test_our_own_line_is_no_movement(world: FakeWorld, pipeline: Pipeline) -> None:
+    """The session is as still as before it."""
+    story = Story().turn()
+    put(world, story)
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE)
+    session = pipeline.session(PATH)
+    assert session is not None
+    assert session.in_flight == {Kind.TITLE}
+    still = session.still_since
+    wrote = world.write
+
+    def write(session: Tracked, text: Text) -> WriteOutcome:
+        world.files[PATH] = FakeFile(story.title("Fix login test", AUTO).state, story.size, world.clock)
+        return wrote(session, text)
+
+    world.write = write  # type: ignore[method-assign]
+    world.clock += 5.0
+    pipeline.on_answer(PATH, text("u1"))
+    assert session.in_flight == set()
+    pipeline.on_circumstances()
+    assert session.still_since == still
+
+
+def test_a_file_that_has_long_been_still_is_not_waited_for(world: FakeWorld, pipeline: Pipeline) -> None:
+    """Its event was late, or the watcher was not there: stillness counts from its last change."""
+    put(world, Story().turn())
+    world.clock += 3600.0
+    pipeline.on_change(PATH)
+    pipeline.on_deadline(world.clock)
+    assert len(world.calls) == 1
+
+
+def test_a_file_that_was_cut_off_is_not_still(world: FakeWorld, pipeline: Pipeline) -> None:
+    """Whatever changes its size is a change."""
+    long, short = Story().turn().turn(), Story().turn()
+    put(world, long)
+    pipeline.on_change(PATH)
+    world.clock += SETTLE - 1.0
+    put(world, short)
+    pipeline.on_change(PATH)
+    advance(world, pipeline, SETTLE - 1.0)
+    assert world.calls == []
+    advance(world, pipeline, 1.0)
+    assert len(world.calls) == 1

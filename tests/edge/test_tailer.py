@@ -377,3 +377,11 @@ def _bytes_read() -> int:
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_inblock * 512
     return int(lines[0].split()[1])
+
+
+def test_a_link_put_at_the_path_in_the_last_moment_is_not_followed(path: Path, tmp_path: Path) -> None:
+    """What the caller has just seen was a plain file; the open decides by itself."""
+    seen = path.lstat()
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert follow(path).poll(0.0, seen).change is Change.UNREADABLE
