@@ -94,6 +94,8 @@ def test_the_same_words_from_the_user_are_the_users() -> None:
     since = [title("n2", "n1", "Same", MANUAL), title("o", "n1", "Same", AUTO)]
     verdict, _ = judge(BASE, since, {"o": "n1"}, TitleLine("Same", AUTO))
     assert verdict == Correct(TitleLine("Same", MANUAL), "n2")
+    verdict, _ = judge(BASE, [*since, record("n3", "n2")], {"o": "n1"}, TitleLine("Same", AUTO))
+    assert verdict == Correct(TitleLine("Same", MANUAL), "n3")
 
 
 @pytest.mark.parametrize("source", [AUTO, MANUAL, None])

@@ -221,6 +221,14 @@ def test_the_wish_for_no_title_is_healed_like_a_name() -> None:
     assert (run.title, run.source) == ("", MANUAL)
 
 
+def test_the_newest_name_is_healed() -> None:
+    """The user renamed twice before a CLI brought ours back."""
+    story = Story().turn().title("Ours", AUTO).title("First", MANUAL).title("Second", None).title("Ours", AUTO)
+    run = heal_wanted(story.state, ours("Ours", "u4"))
+    assert run is not None
+    assert run.title == "Second"
+
+
 def test_a_title_that_was_asked_for_again_counts_from_there() -> None:
     """Ours, the user's name, ours again because the user asked, another CLI's, and ours from a memory: not healed."""
     story = Story().turn().title("Ours", AUTO).title("Mine", MANUAL).title("Ours", AUTO)

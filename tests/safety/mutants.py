@@ -19,7 +19,8 @@ from tests.safety.watching import Build
 from watcher import appending, recording
 from watcher.core import policy, undo, write_rules, writing
 from watcher.core.events import TitleSource
-from watcher.core.writing import Clean, Declined, Intent, Payload, SessionFile, TitleLine
+from watcher.core.session import SessionState
+from watcher.core.writing import Clean, Correct, Declined, Intent, Payload, SessionFile, TitleLine
 from watcher.edge import lines, verifier, writer
 from watcher.edge.files import FileStat
 from watcher.edge.lines import Lines
@@ -194,6 +195,10 @@ def _nothing(*_: object, **__: object) -> None:
     return None
 
 
+def _nothing_waits(*_: object) -> str:
+    return ""
+
+
 def _always(*_: object, **__: object) -> bool:
     return True
 
@@ -245,6 +250,105 @@ def _daemon_is_welcome(original: Any) -> Any:
 
 def _fresh_ids(intent: Intent) -> Any:
     return replace(intent, spare=tuple(f"{each}x" for each in intent.spare))
+
+
+class _NoLock(SessionWriter):
+    """Does not wait for another one of us."""
+
+    def _lock(self, fd: int) -> None:
+        return
+
+
+class _ForgetsEarly(SessionWriter):
+    """Drops its note before the line was read back."""
+
+    def _begin(self, target: Any, fd: int, reader: int, before: FileStat, intent: Intent) -> bool:
+        begun = super()._begin(target, fd, reader, before, intent)
+        self._intents.done(intent.uuid)
+        return begun
+
+
+class _RecoversOnly(Recorder):
+    """Finishes what an earlier process was writing, for one kind of text."""
+
+    kept = "title"
+
+    def recover(self, ref_of: Any) -> int:
+        for data in self._store.intents():
+            if self.kept not in data["payload"]:
+                self._store.drop_intent(str(data["uuid"]))
+        return super().recover(ref_of)
+
+
+class _RecoversRecaps(_RecoversOnly):
+    kept = "recap"
+
+
+def _judged(change: Callable[[Correct, SessionState, Any], Correct]) -> Any:
+    """The verdict on a write, with its correction changed."""
+
+    def judge(base: SessionState, since: Any, ours: Any, payload: Payload) -> Any:
+        verdict, state = writing.judge(base, since, ours, payload)
+        return (change(verdict, base, ours) if isinstance(verdict, Correct) else verdict), state
+
+    return judge
+
+
+def _as_automatic(verdict: Correct, base: SessionState, ours: Any) -> Correct:
+    payload = verdict.payload
+    return replace(verdict, payload=replace(payload, source=TitleSource.AUTO)) if _is_title(payload) else verdict
+
+
+def _is_title(payload: Payload) -> bool:
+    return isinstance(payload, TitleLine)
+
+
+def _stale_again(verdict: Correct, base: SessionState, ours: Any) -> Correct:
+    return replace(verdict, parent=base.leaf or verdict.parent)
+
+
+def _on_ours(verdict: Correct, base: SessionState, ours: Any) -> Correct:
+    return replace(verdict, parent=next(iter(ours)))
+
+
+def _same_text(verdict: Correct, base: SessionState, ours: Any) -> Correct:
+    return replace(verdict, payload=TitleLine("T0", TitleSource.AUTO)) if _is_title(verdict.payload) else verdict
+
+
+def _copies_are_names(base: SessionState, since: Any, ours: Any, payload: Payload) -> Any:
+    """Takes what a CLI writes from memory for what somebody gave."""
+    return _RIVAL(replace(base, titles=()), since, ours, payload)
+
+
+_RIVAL = writing._rival
+
+
+def _never_given_now(*arguments: Any) -> Any:
+    """A name that is given in this moment gives way to one given before it."""
+    rule = write_rules.given_title(*arguments)
+
+    def made(file: SessionFile) -> Payload | Declined:
+        payload = rule(file)
+        return replace(payload, yields=True) if isinstance(payload, TitleLine) else payload
+
+    return made
+
+
+def _whatever_stands(title: str, basis: SessionFile, circumstances: Any) -> Any:
+    """`title S --auto` over a name that was given since."""
+    return write_rules.given_title(title, TitleSource.AUTO, circumstances)
+
+
+def _heals_anything(state: Any, ours: Any) -> Any:
+    """Puts a manual title over any automatic one behind it."""
+    manual = [run for run in state.titles if run.is_manual]
+    return manual[-1] if manual and not state.title.is_manual else None
+
+
+def _heals_the_first(state: Any, ours: Any) -> Any:
+    """Brings back the oldest name instead of the newest."""
+    wanted = policy.heal_wanted(state, ours)
+    return wanted and next(run for run in state.titles if run.is_manual)
 
 
 class _UnknownCorrections(SessionWriter):
@@ -322,6 +426,38 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     Mutant("a wish dropped on an old look", "the user's wishes", 3, 2, ((appending.Appender, "look", _as_known),)),
     Mutant("a second recap of the same turn", "two watchers", patches=((write_rules, "_recapped", _nothing),)),
+    Mutant("the lock is not taken", "two watchers", build=_with_writer(_NoLock)),
+    Mutant("the note is dropped too early", "killed and started again", build=_with_writer(_ForgetsEarly)),
+    Mutant("no recovery of recaps", "killed and started again", build=Build(recorder=_RecoversOnly)),
+    Mutant("no recovery of titles", "killed and started again", build=Build(recorder=_RecoversRecaps)),
+    Mutant("an unfinished write is left", "full disk", patches=((appending.Appender, "finish", _nothing_waits),)),
+    Mutant(
+        "a correction as an automatic title", "one terminal", patches=((verifier, "judge", _judged(_as_automatic)),)
+    ),
+    Mutant("a correction with the stale parent", "one terminal", patches=((verifier, "judge", _judged(_stale_again)),)),
+    Mutant("a correction on our own line", "one terminal", patches=((verifier, "judge", _judged(_on_ours)),)),
+    Mutant("a correction with our own title", "one terminal", patches=((verifier, "judge", _judged(_same_text)),)),
+    Mutant("copies count as names", "the user's wishes", patches=((writing, "_rival", _copies_are_names),)),
+    Mutant("a name given now gives way", "the user's wishes", patches=((recording, "given_title", _never_given_now),)),
+    Mutant(
+        "a title on request over a newer name",
+        "the user's wishes",
+        patches=((recording, "requested_title", _whatever_stands),),
+    ),
+    Mutant(
+        "another's title is healed over",
+        "one terminal",
+        3,
+        1,
+        ((recording, "heal_wanted", _heals_anything), (write_rules, "heal_wanted", _heals_anything)),
+    ),
+    Mutant(
+        "the oldest name is brought back",
+        "two terminals",
+        3,
+        1,
+        ((recording, "heal_wanted", _heals_the_first), (write_rules, "heal_wanted", _heals_the_first)),
+    ),
     Mutant("no recovery", "killed and started again", build=Build(recorder=_NoRecovery)),
     Mutant(
         "a killed correction is not known again", "killed and started again", build=_with_writer(_UnknownCorrections)
