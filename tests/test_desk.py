@@ -22,6 +22,7 @@ from watcher.core.writing import Declined, Failed, WriteOutcome, Written
 from watcher.desk import Desk, Note
 from watcher.edge.store import PendingKind
 from watcher.pipeline import Missing, Text, Tracked, Unsafe
+from watcher.saving import ref_of
 from watcher.workplace import Workplace
 
 
@@ -112,6 +113,22 @@ def test_what_is_stopped_is_kept_and_delivered_once(office: Office) -> None:
     assert sorted(note.kind for note in office.notes) == sorted(Kind)
     assert office.data.count(b"Where it stood.") == 2
     assert not office.waiting
+
+
+def test_a_text_that_is_appended_again_is_told_once(office: Office) -> None:
+    """A terminal wrote over the recap at its exit: the second record is no news (design 11)."""
+    desk = office.desk()
+    tracked = office.tracked(desk)
+    assert isinstance(desk.write(tracked, office.text(Kind.RECAP, tracked)), Written)
+    (entry,) = office.place.store.entries()
+    ref = ref_of(tracked)
+    office.place.recorder.keep_text(ref, Kind.RECAP, "Where it stood.", "small", tracked.state.turn, seq=entry.seq)
+    office.session.title("Theirs", side=True)
+    office.old()
+    assert desk.deliver(office.tracked(desk), time.time()) is None
+    assert office.data.count(b"Where it stood.") == 2
+    assert office.notes == []
+    assert office.place.store.intents() == []
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -466,3 +466,16 @@ def test_a_file_that_was_cut_off_is_not_still(world: FakeWorld, pipeline: Pipeli
     assert world.calls == []
     advance(world, pipeline, 1.0)
     assert len(world.calls) == 1
+
+
+def test_a_session_with_a_kept_text_is_tracked_though_its_file_did_not_move(
+    world: FakeWorld, pipeline: Pipeline
+) -> None:
+    """After a start nothing else tells of it."""
+    story = Story().turn().title("x", MANUAL)
+    put(world, story)
+    world.baselines[PATH] = story.size
+    world.due = WaitUntil(world.clock + 10.0, Reason.LOCKED)
+    pipeline.track(PATH)
+    assert pipeline.session(PATH) is not None
+    assert pipeline.next_deadline() == world.clock + 10.0

@@ -179,7 +179,6 @@ class Recorder:
                 path=ref.path,
                 created_at=self._clock(),
                 text=text,
-                source=TitleSource.AUTO.value if kind is Kind.TITLE else "",
                 model=model,
                 basis_turn=turn,
                 basis_moves=-1 if moves is None else moves,

@@ -19,6 +19,7 @@ from watcher.core.policy import (
     explain_title,
     heal_wanted,
     reanchor_wanted,
+    turn_over,
 )
 from watcher.core.reasons import Reason
 from watcher.core.session import SessionState, fold
@@ -227,6 +228,19 @@ def test_the_newest_name_is_healed() -> None:
     run = heal_wanted(story.state, ours("Ours", "u4"))
     assert run is not None
     assert run.title == "Second"
+
+
+def test_the_users_own_words_found_by_a_cli_are_not_ours() -> None:
+    """We wrote them as the user's; the automatic title of the same words is the CLI's own, and stays."""
+    state = Story().turn().title("Same", MANUAL).title("Mine", MANUAL).title("Same", AUTO).state
+    assert heal_wanted(state, (OurTitle("Same", MANUAL, frozenset({"u4"}), 300),)) is None
+
+
+def test_a_turn_does_not_run_until_a_time_in_the_future() -> None:
+    """The clock was set back since the file was written."""
+    state = Story().turn(calls=("c",)).state
+    assert turn_over(state, owned=False, owner_known=False, still_since=NOW + 90_000, now=NOW) is None
+    assert turn_over(state, owned=False, owner_known=False, still_since=NOW, now=NOW) is not None
 
 
 def test_a_title_that_was_asked_for_again_counts_from_there() -> None:

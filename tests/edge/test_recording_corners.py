@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from tests.edge.test_recording import House, brought_back, grow, lease, old, own
 from tests.support.transcripts import Transcript, chain_of
 from watcher.core.events import TitleSource
 from watcher.core.generation import Kind
+from watcher.core.owner import NOBODY
 from watcher.core.reasons import Reason
 from watcher.core.undo import title_before
 from watcher.core.write_rules import RecapBasis
@@ -464,3 +465,155 @@ def test_the_chain_of_a_second_record_of_ours_is_whole(house: House) -> None:
     house.recorder.manual_title(house.ref, "Mine", house.look())
     records = [json.loads(line) for line in house.data.splitlines()]
     assert chain_of(records) == [record["uuid"] for record in records]
+
+
+# -- what an interruption must not lose --------------------------------------------------------------------------------
+
+
+class Once(RealFiles):
+    """The real calls, with something happening once before a call."""
+
+    def __init__(self, call: str, what: Callable[[], object]) -> None:
+        self._call = call
+        self._what = what
+
+    def _pass(self, call: str) -> None:
+        if call == self._call:
+            self._call = ""
+            self._what()
+
+    def write(self, fd: int, data: bytes) -> int:
+        self._pass("write")
+        return super().write(fd, data)
+
+    def sync(self, fd: int) -> None:
+        self._pass("sync")
+        super().sync(fd)
+
+    def room(self, fd: int, size: int) -> int:
+        self._pass("room")
+        return super().room(fd, size)
+
+
+def use(house: House, files: RealFiles) -> None:
+    """A process of ours with these calls; nothing is recovered."""
+    house.files = files
+    house.store.close()
+    house.start()
+
+
+def test_a_second_session_id_that_appears_stops_writing(house: House) -> None:
+    """Our line stands, and the file is odd now (promise 6)."""
+    record = house.session.record("system", subtype="slash_command", systemPayload={})
+    use(house, Once("write", lambda: house.session.append(record | {"sessionId": "another"}, side=True)))
+    assert isinstance(house.title(), Written)
+    assert house.store.session_stopped(house.ref.session_id) == "a second session id appeared"
+
+
+def test_a_name_that_was_overruled_is_not_kept(house: House) -> None:
+    """A rename behind it is newer: the user is not told that this one comes back."""
+    house.session.title("Theirs")
+    house.owners = owners("tui")
+    use(house, Once("sync", lambda: house.session.title("Newer", "manual")))
+    outcome, kept = house.recorder.manual_title(house.ref, "Mine", house.look())
+    assert isinstance(outcome, Written)
+    assert outcome.overruled
+    assert not kept
+    assert not house.waiting
+
+
+def test_a_recap_that_had_to_wait_outlives_the_terminal_too(house: House) -> None:
+    """Written late into a live session: kept until that one has ended, and appended again where it was hidden."""
+    house.session.title("Theirs")
+    old(house)
+    house.owners = owners("tui")
+    house.recorder.keep_text(house.ref, Kind.RECAP, "Fixing login.", "m", house.state.turn, moves=house.state.moves)
+    house.deliver()
+    assert house.data.count(b"Fixing login.") == 1
+    assert house.waiting == {PendingKind.RECAP}
+    house.session.title("Theirs", side=True)
+    house.owners = owners()
+    old(house)
+    assert house.deliver() is None
+    assert house.data.count(b"Fixing login.") == 2
+    assert len(house.store.entries(kinds=(JournalKind.RECAP,))) == 1
+    assert house.store.intents() == []
+    assert not house.waiting
+
+
+@pytest.mark.parametrize("yields", [False, True], ids=["a name", "a title on request"])
+def test_what_the_user_asked_for_is_finished_as_that(house: House, yields: bool) -> None:
+    """Killed behind our line, which a rename raced: a name given in that moment stands above it, and as the user's; a
+    title on request does not.
+    """
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    class Killed(Once):
+        def sync(self, fd: int) -> None:
+            die()
+
+    use(house, Killed("write", lambda: house.session.title("Raced", "manual")))
+    look = house.look()
+    with pytest.raises(KeyboardInterrupt):
+        if yields:
+            house.recorder.requested_title(house.ref, "Asked", "m", SessionFile(look.state, look.size, 0.0), look)
+        else:
+            house.recorder.manual_title(house.ref, "Asked", look)
+    use(house, RealFiles())
+    assert house.recorder.recover(session_ref) == 0
+    assert house.shown == (("Raced", "manual") if yields else ("Asked", "manual"))
+    (entry,) = house.store.entries()
+    assert (entry.text, entry.source) == ("Asked", "auto" if yields else "manual")
+    assert chain_of(house.session.records())[-1] == entry.uuids[-1]
+
+
+def test_the_journal_holds_what_was_written_at_last(house: House) -> None:
+    """The file moved on while we looked, and another name was put last than the one decided on first."""
+    brought_back(house)
+
+    def rename() -> None:
+        house.session.title("Newer", "manual")
+        house.session.title("Fix login test", side=True)
+        old(house)
+
+    use(house, Once("room", rename))
+    house.deliver()
+    assert house.shown == ("Newer", "manual")
+    assert [entry.text for entry in house.store.entries(kinds=(JournalKind.HEAL,))] == ["Newer"]
+
+
+def test_the_owner_is_asked_for_again_when_the_file_moved(house: House) -> None:
+    """A terminal came and began a turn while we looked."""
+
+    def come() -> None:
+        house.owners = owners("tui")
+        house.session.user("one more")
+
+    use(house, Once("room", come))
+    before = house.data
+    assert house.title() == Declined(Reason.WORKING, "a turn is running")
+    assert house.data.startswith(before)
+    assert b"custom_title" not in house.data
+
+
+def test_a_turn_of_nobody_known_is_not_written_into(house: House) -> None:
+    """Without any sign of an owner ten still minutes end it, nothing shorter."""
+    house.session.user("one more")
+    house.owners = NOBODY
+    for still, written in ((599.0, False), (601.0, True)):
+        house.session.set_mtime(house.now - still)
+        assert isinstance(house.title(), Written) is written
+
+
+def test_one_more_anomaly_after_the_doctor_does_not_stop_everything(house: House) -> None:
+    """Those that were looked at count no more."""
+    for number in range(3):
+        house.store.note_anomaly(f"session {number}", "what", house.now - 60)
+    house.store.clear_brake(house.now - 30)
+    house.store.note_anomaly("session 3", "what", house.now)
+    assert house.recorder.stopped(house.ref.session_id) == ""
+    for number in (4, 5):
+        house.store.note_anomaly(f"session {number}", "what", house.now)
+    assert "doctor" in house.recorder.stopped(house.ref.session_id)

@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import socket
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -254,11 +255,15 @@ def test_a_record_says_where_and_when_as_the_newest_one_does(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, payload: Payload
 ) -> None:
     """Contract 4.5: directory and version of the leaf, not of the first record; UTC to the millisecond."""
-    monkeypatch.setenv("TZ", "Asia/Kolkata")
     monkeypatch.setattr(bench.writer._lines, "_clock", lambda: 1_796_000_100.25)
     bench.session.cwd, bench.session.version = "/home/user/proj/sub", "0.23.0"
     bench.session.turn("go on there", "Yes.")
-    assert isinstance(bench.write(payload), Written)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        outcome = bench.write(payload)
+    time.tzset()
+    assert isinstance(outcome, Written)
     last = bench.session.records()[-1]
     assert (last["cwd"], last["version"]) == ("/home/user/proj/sub", "0.23.0")
     assert last["timestamp"] == "2026-11-30T00:55:00.250Z"

@@ -53,6 +53,7 @@ def test_another_file_is_read_anew() -> None:
     """Another device or inode, a shorter file, other bytes before the offset: each alone."""
     data = PROMPT + ANSWER + TITLE
     known = read(data)
+    assert len(known.print) == PRINT_BYTES == 64
     assert same(known, data)
     assert same(known, data + ANSWER)
     assert not same(known, data, dev=9)
