@@ -71,7 +71,7 @@ class Player:
         calls: Counter[str] = Counter()
 
         def hook(call: str) -> None:
-            if call not in self._explorer.noticed and call != "store":
+            if call != "store" and not self._explorer.reductions.stops_at(call, locked_out=False):
                 return
             if calls.total() == step.kill and self.setup.kills:
                 world.kills += 1
