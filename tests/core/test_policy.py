@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from watcher.core import policy
 from watcher.core.decisions import Act, Decision, Skip, WaitUntil
 from watcher.core.events import AssistantSaid, SnapshotTaken, TitleSet, TitleSource, UserSaid
 from watcher.core.generation import Kind
@@ -23,6 +24,7 @@ from watcher.core.policy import (
 )
 from watcher.core.reasons import Reason
 from watcher.core.session import SessionState, fold
+from watcher.qwen import contract
 
 NOW = 1_800_000_000.0
 GUARD_ORDER = (
@@ -294,4 +296,5 @@ def test_the_window_ends_at_the_byte(behind: int, wanted: bool) -> None:
     story = Story().turn().add(AssistantSaid, size=70_000, visible=True).title("Ours", AUTO)
     uuid = story.state.titles[-1].last_uuid
     story.add(AssistantSaid, size=behind, visible=True)
+    assert policy.WINDOW_BYTES == contract.WINDOW_BYTES == 65_536
     assert (reanchor_wanted(story.state, story.size, ours("Ours", uuid)) is not None) is wanted

@@ -596,6 +596,7 @@ def test_the_owner_is_asked_for_again_when_the_file_moved(house: House) -> None:
     assert house.title() == Declined(Reason.WORKING, "a turn is running")
     assert house.data.startswith(before)
     assert b"custom_title" not in house.data
+    assert house.store.intents() == []
 
 
 def test_a_turn_of_nobody_known_is_not_written_into(house: House) -> None:
@@ -617,3 +618,67 @@ def test_one_more_anomaly_after_the_doctor_does_not_stop_everything(house: House
     for number in (4, 5):
         house.store.note_anomaly(f"session {number}", "what", house.now)
     assert "doctor" in house.recorder.stopped(house.ref.session_id)
+
+
+def test_a_turn_whose_owner_has_gone_is_over(house: House) -> None:
+    """It was there and ended: nothing will go on."""
+    house.session.user("one more")
+    house.session.set_mtime(house.now - 100.0)
+    assert isinstance(house.title(), Written)
+
+
+def test_a_lease_taken_in_the_last_moment_is_seen(house: House) -> None:
+    """After all else was looked at (contract 5)."""
+    use(house, Once("room", lambda: lease(house)))
+    before = house.data
+    outcome = house.title()
+    assert isinstance(outcome, Declined)
+    assert outcome.reason is Reason.LOCKED
+    assert house.data == before
+    assert house.store.intents() == []
+
+
+def test_the_journal_knows_every_record_of_a_write(house: House) -> None:
+    """The corrections of it too: `undo` and healing go by them."""
+    use(house, Once("write", lambda: house.session.user("raced")))
+    outcome = house.title()
+    assert isinstance(outcome, Written)
+    (entry,) = house.store.entries()
+    assert entry.uuids == outcome.uuids
+    assert len(entry.uuids) == 2
+    assert house.store.record(entry, "an intent that is gone") == 0
+    assert len(house.store.entries()) == 1
+
+
+def test_an_archived_write_is_finished_when_the_file_comes_back(unfinished: House) -> None:
+    """It is not there to be looked at, and nothing is made in its place."""
+    path = unfinished.session.path
+    archive = path.parent / "archive" / path.name
+    archive.parent.mkdir()
+    path.rename(archive)
+    use(unfinished, RealFiles())
+    unfinished.recorder.recover(session_ref)
+    assert len(unfinished.store.intents()) == 1
+    assert not path.exists()
+    archive.rename(path)
+    assert unfinished.recorder.recover(session_ref) == 0
+    assert unfinished.store.intents() == []
+    assert [entry.text for entry in unfinished.store.entries()] == ["Fix login test"]
+
+
+def test_a_write_that_never_happened_is_forgotten(house: House) -> None:
+    """Killed directly before it: the next start finds nothing of it, and writes anew when it is asked to."""
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    use(house, Once("write", die))
+    with pytest.raises(KeyboardInterrupt):
+        house.title()
+    before = house.data
+    use(house, RealFiles())
+    assert len(house.store.intents()) == 1
+    assert house.recorder.recover(session_ref) == 0
+    assert house.store.intents() == []
+    assert house.data == before
+    assert house.store.entries() == []

@@ -204,6 +204,16 @@ def test_a_file_without_a_conversation_is_refused(bench: Bench) -> None:
     assert bench.data == before
 
 
+@pytest.mark.parametrize("subtype", sorted(reader.ARTIFACTS))
+def test_no_artifact_record_is_a_parent(bench: Bench, subtype: str) -> None:
+    """Of no kind: the reader leaves them out of the chain (contract rule 2, vector C13)."""
+    leaf = bench.session.tail
+    bench.session.system(subtype, {}, side=True)
+    outcome = bench.write()
+    assert isinstance(outcome, Written)
+    assert outcome.parent == leaf
+
+
 def test_the_lock_is_waited_for(bench: Bench) -> None:
     """The other one of us needs some milliseconds."""
     other = RealFiles()
