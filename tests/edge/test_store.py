@@ -770,6 +770,20 @@ def test_prune_drops_what_is_old_and_keeps_the_rest(store: Store) -> None:
     assert (store.calls_on("day-099"), store.calls_on("day-100"), store.calls_on("day-499")) == (0, 1, 1)
 
 
+def test_a_write_under_way_is_noted_durably(store: Store) -> None:
+    """Its note reaches the disk before the session file is touched, whatever happens to the power; others need not."""
+    said: list[str] = []
+    connection = store._db._connection
+    assert connection is not None
+    connection.set_trace_callback(said.append)
+    store.put_intent("o1", {"uuid": "o1"})
+    full, begin, commit = (said.index(each) for each in ("PRAGMA synchronous = FULL", "BEGIN IMMEDIATE", "COMMIT"))
+    assert full < begin < commit
+    said.clear()
+    store.drop_intent("o1")
+    assert not any("FULL" in each for each in said)
+
+
 def test_space_is_given_back(store: Store) -> None:
     """The file shrinks when most of it was dropped."""
     for number in range(400):
