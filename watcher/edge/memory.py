@@ -14,8 +14,10 @@ MMAP_THRESHOLD_BYTES: Final = 256 * 1024
 """Larger blocks are mapped one by one and go back as soon as they are free. Left alone, glibc raises this to as much as
 the largest block that was ever freed, and keeps what is smaller.
 """
-MAX_ARENAS: Final = 2
-"""Else each thread gets an arena of its own, and each of them holds back a little."""
+MAX_ARENAS: Final = 1
+"""Else each thread gets an arena of its own, and each of them holds back a little. Python's lock lets only one of them
+allocate at a time anyway.
+"""
 _M_MMAP_THRESHOLD: Final = -3  # mallopt(3), malloc.h
 _M_ARENA_MAX: Final = -8
 
