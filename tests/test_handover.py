@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -66,6 +67,16 @@ def test_the_loop_is_woken_where_something_is_due_sooner() -> None:
     [woken] = loop.woken
     assert isinstance(woken, Errand)
     woken.run()
+
+
+def test_a_loop_that_is_slow_to_wake_is_woken_once() -> None:
+    """Nothing piles up meanwhile: it would have to be worked through."""
+    handover = Handover(lambda _path: LONG / 2)
+    handover._sleeps_until = time.monotonic() + LONG
+    handover._at_work.release()  # as in `get`, from which it has not returned yet
+    for _ in range(5):
+        handover.put(Touched(PATH))
+    assert handover.waiting == 1
 
 
 def test_what_is_more_than_growth_is_for_the_loop() -> None:

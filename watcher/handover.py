@@ -6,6 +6,7 @@ session has grown reads on at once: to wake the loop for it would take longer th
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -42,13 +43,16 @@ class Handover:
         if isinstance(item, Touched) and not self._wakes and self._at_work.acquire(blocking=False):
             try:
                 wanted_in = self._read_on(item.path)
+                is_wanted = wanted_in is not None and wanted_in < self._sleeps_until - time.monotonic()
+                if is_wanted:
+                    self._sleeps_until = -math.inf  # it is woken once, however long it takes to wake
             except Exception as error:  # noqa: BLE001 - the loop tells of it, as of any other
                 self._inbox.put(Errand(_raising(error)))
                 return
             finally:
                 self._at_work.release()
             if wanted_in is not None:
-                if wanted_in < self._sleeps_until - time.monotonic():
+                if is_wanted:
                     self._inbox.put(Errand(_nothing))
                 return
         self._inbox.put(item)

@@ -601,6 +601,12 @@ def test_an_abbreviation_ends_no_sentence(goal: str) -> None:
     assert sanitize_recap(f"{goal} {STEP} All tests pass.") == f"{goal} {STEP}"
 
 
+@pytest.mark.parametrize("goal", ["Cut the start to 20 ms.", "The build now takes 5 s.", "Merged in 3 m."])
+def test_a_unit_behind_a_number_ends_a_sentence(goal: str) -> None:
+    """It looks like an abbreviation, but two sentences are two."""
+    assert sanitize_recap(f"{goal} {STEP} All tests pass.") == f"{goal} {STEP}"
+
+
 def test_recap_in_chinese() -> None:
     """Chinese sentences stay together, without spaces between them, the first two of them."""
     assert (

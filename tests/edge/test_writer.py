@@ -11,28 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.edge.writer_bench import NOW, TITLE, Intents
 from tests.support.transcripts import Transcript, chain_of
 from watcher.core.events import TitleSource
 from watcher.core.reasons import Reason
 from watcher.core.writing import Declined, Failed, Payload, RecapLine, SessionFile, TitleLine, WriteOutcome, Written
 from watcher.edge.files import FileStat, RealFiles
-from watcher.edge.writer import Intent, SessionWriter, Target
-
-NOW = 1_796_000_100.0
-TITLE = TitleLine("Fix login test", TitleSource.AUTO)
-
-
-class Intents:
-    """Keeps intents in memory."""
-
-    def __init__(self) -> None:
-        self.open: dict[str, Intent] = {}
-
-    def begin(self, intent: Intent) -> None:
-        self.open[intent.uuid] = intent
-
-    def done(self, uuid: str) -> None:
-        self.open.pop(uuid, None)
+from watcher.edge.writer import SessionWriter, Target
 
 
 class Interposed(RealFiles):

@@ -61,11 +61,13 @@ _SPEAKING = re.compile(r"\b(?:i|you|we|my|your|our|me|us)\b|[我你您，]", re.
 _SENTENCE_END = re.compile(
     r"(?<=[.!?])[\"'”’)\]]{0,2}\s+(?=[\"'“‘(\[¿¡]{0,2}[^\Wa-z_])|(?<=[。！？])(?![」』”’）。！？])"
 )
+# Not behind a number, where "s." and "ms." are units at the end of a sentence.
 _ABBREVIATED = re.compile(
-    r"(?<!\w)(?:(?-i:[a-z])|dr|mrs?|ms|prof|st|vs|e\. ?g|i\. ?e|cf|incl|approx|bzw|ca|z\. ?b|d\. ?h|p\. ?ex|sra?)\.$",
+    r"(?<!\w)(?<!\d )"
+    r"(?:(?-i:[a-z]|Ms)|dr|mrs?|prof|st|vs|e\. ?g|i\. ?e|cf|incl|approx|bzw|ca|z\. ?b|d\. ?h|p\. ?ex|sra?)\.$",
     re.IGNORECASE,
 )
-_NUMBERED = re.compile(r"(?<!\w)(?:no|nr|n°|fig|sec|art|ch|p)\.$", re.IGNORECASE)
+_NUMBERED = re.compile(r"(?<!\w)(?:no|nr|fig)\.$", re.IGNORECASE)
 _RECAP_FIELDS = ("recap", "summary")
 _TITLE_FIELDS = ("title", "session_?title")
 _OPEN_RECAP = re.compile(r"<recap>", re.IGNORECASE)
